@@ -1,0 +1,86 @@
+"""What a task, a model and a loss are, as plain facts: enough to validate and count a space without torch or data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+SPLITS = ("train", "validation", "test")
+
+
+@dataclass(frozen=True)
+class TaskCard:
+    """A task: where its data come from and what they must look like.
+
+    ``counts[split][label]`` is the number of examples of class ``label`` (binary: 0 negative, 1 positive).
+    ``revision`` changes whenever the construction does and is part of every trial's identity.
+    ``split`` says in words where the splits come from; ``seeded`` whether they depend on the seed.
+    ``loader`` names the function of ``trainables.data`` that reads it and ``options`` are its arguments.
+    ``fingerprint`` is set for a user's own task only (the data are part of its card).
+    ``packages`` are the pip packages that ship the data, if any; ``get`` says how to obtain them otherwise.
+    """
+
+    name: str
+    title: str
+    modality: str
+    revision: str
+    source: str
+    licence: str
+    construction: str
+    positive: str
+    negative: str
+    counts: Mapping[str, tuple[int, ...]]
+    split: str
+    seeded: bool
+    loader: str | None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    packages: tuple[str, ...] = ()
+    get: str = ""
+    metric: str = "auc"
+    fingerprint: str | None = None
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return len(self.counts["train"])
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """A model: what it reads, which initialisations it has, and what it costs.
+
+    ``flops`` is the cost of one forward pass of one example (multiply-adds counted twice), used to estimate a plan
+    before anything was measured. ``weights`` says where the pretrained weights come from.
+    """
+
+    name: str
+    title: str
+    modality: str
+    inits: tuple[str, ...]
+    parameters: int
+    flops: float
+    source: str
+    licence: str
+    weights: str = ""
+    packages: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+    """Task names this model is limited to (its input has their shape); empty means every task of its modality."""
+
+
+@dataclass(frozen=True)
+class LossCard:
+    """An objective: formula, weight, parameters and source, as ``aucsweep losses`` prints them.
+
+    ``params`` maps each parameter beyond the margin to its default. ``pairwise`` is False for CE-like baselines,
+    which run in mode ``ce``.
+    """
+
+    name: str
+    title: str
+    formula: str
+    weight: str
+    has_margin: bool
+    pairwise: bool
+    source: str
+    params: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,121 @@
+"""TrialConfig: the effective configuration of one training run, and the cell that names it.
+
+Everything that changes the numbers of a trial is a field here; nothing else is (paths, devices, workers and logging
+live in ``trainables.context``). The trial's id is the hash of these fields.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from search_spaces.identity import content_id
+
+PROTOCOL_VERSION = 1
+"""Raised whenever the code gives other numbers for the same configuration, so that old rows are never mistaken."""
+
+MODES = ("ce", "direct", "warmup")
+
+_NOT_IN_PREFIX = ("loss", "mode", "margin", "loss_params", "warmup_updates", "switch_scale", "score_scale")
+
+
+@dataclass(frozen=True)
+class TrialConfig:
+    """One training run. Made by ``search_spaces.expand``, which keeps equal runs equal:
+
+    a loss without a margin has ``margin=None``; a run without a switch has ``switch_scale=None``; a CE run has
+    neither, nor a ``score_scale``.
+
+    ``epochs * updates_per_epoch`` optimizer updates are made, the first ``warmup_updates`` of them with CE.
+    ``batch_size`` counts the examples of one optimizer update; ``accumulation`` splits them into that many parts.
+    ``lr_warmup_updates`` is the linear learning-rate ramp, not to be confused with the CE warm-up.
+    """
+
+    task: str
+    task_revision: str
+    model: str
+    init: str
+    loss: str
+    mode: str
+    margin: float | None
+    loss_params: Mapping[str, Any]
+    warmup_updates: int
+    seed: int
+    epochs: int
+    updates_per_epoch: int
+    batch_size: int
+    positive_fraction: float
+    accumulation: int
+    optimizer: str
+    learning_rate: float
+    momentum: float
+    weight_decay: float
+    lr_schedule: str
+    lr_warmup_updates: int
+    switch_scale: float | None
+    max_grad_norm: float | None
+    score_scale: str | None
+    precision: str
+    max_length: int | None
+    augmentation: str
+    protocol: int = PROTOCOL_VERSION
+
+    @property
+    def total_updates(self) -> int:
+        """T, the number of optimizer updates of the run."""
+        return self.epochs * self.updates_per_epoch
+
+    @cached_property
+    def trial_id(self) -> str:
+        """16 hexadecimal digits, equal for equal configurations on every machine."""
+        return content_id(self.as_dict())
+
+    @cached_property
+    def prefix_id(self) -> str:
+        """Id of the CE phase this run shares with every run that differs only in what follows the switch."""
+        shared = {key: value for key, value in self.as_dict().items() if key not in _NOT_IN_PREFIX}
+        return content_id(shared)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields by name, ready for JSON."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return values | {"loss_params": dict(self.loss_params)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> TrialConfig:
+        """The inverse of ``as_dict``; raises ``TypeError`` for missing or unknown fields."""
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One nominal grid point, as a table of the paper would name it. Many cells can name one trial.
+
+    ``mode`` is the nominal one: a warm-up ratio so small that it rounds to no update is a ``warmup`` cell of a
+    ``direct`` trial. ``warmup_ratio`` is 0 for CE. ``margin`` is None where the loss has none.
+    """
+
+    trial_id: str
+    task: str
+    model: str
+    init: str
+    loss: str
+    mode: str
+    warmup_ratio: float
+    margin: float | None
+    loss_params: Mapping[str, Any]
+    seed: int
+    regime: str
+
+    @cached_property
+    def cell_id(self) -> str:
+        """16 hexadecimal digits, equal for equal nominal grid points of one trial."""
+        return content_id(self.nominal())
+
+    def nominal(self) -> dict[str, Any]:
+        """The fields by name, ready for JSON."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return values | {"loss_params": dict(self.loss_params)}
