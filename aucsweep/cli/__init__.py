@@ -1,0 +1,96 @@
+"""The command line. Each command lives in its own module and imports what it runs only when it is called, so that
+
+``aucsweep --help`` and ``aucsweep plan`` load neither torch nor Ray.
+
+Exit codes: 0 all wanted work is done; 1 some trials failed; 2 the call is wrong and nothing was started; 3 stopped early and
+resumable.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+import typer
+import typer.main
+
+from aucsweep.cli import (
+    compact,
+    data,
+    doctor,
+    gain,
+    launch,
+    lists,
+    logs,
+    plan,
+    report,
+    resume,
+    retry,
+    show,
+    status,
+    table,
+    verify,
+)
+from search_spaces.errors import AucsweepError
+
+app = typer.Typer(
+    name="aucsweep",
+    help="Sweeps for deep AUC optimisation: plan, launch, resume, and read the answer from Parquet.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("spaces")(lists.spaces)
+app.command("tasks")(lists.tasks)
+app.command("models")(lists.models)
+app.command("losses")(lists.losses)
+app.command("plan")(plan.plan)
+app.command("launch")(launch.launch)
+app.command("resume")(resume.resume)
+app.command("retry")(retry.retry)
+app.command("status")(status.status)
+app.command("show")(show.show)
+app.command("logs")(logs.logs)
+app.command("compact")(compact.compact)
+app.command("verify")(verify.verify)
+app.add_typer(data.app, name="data")
+app.command("table")(table.table)
+app.command("gain")(gain.gain)
+app.command("report")(report.report)
+app.command("doctor")(doctor.doctor)
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: bool = typer.Option(False, "--version", help="Print the version and exit.", is_eager=True)) -> None:
+    if version:
+        from aucsweep import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run one command and return its exit code; ``arguments`` defaults to those of the process."""
+    command = typer.main.get_command(app)
+    try:
+        result = command.main(args=arguments, prog_name="aucsweep", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        return 130
+    except AucsweepError as error:
+        typer.echo(f"aucsweep: {error}", err=True)
+        return 2
+    except BrokenPipeError:
+        # The reader of our output (head, less) has gone; what it wanted it has.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return result if isinstance(result, int) else 0
+
+
+def main() -> None:
+    """Entry point of the ``aucsweep`` script."""
+    sys.exit(run())

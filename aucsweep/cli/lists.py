@@ -1,0 +1,75 @@
+"""``spaces``, ``tasks``, ``models`` and ``losses``: what exists, one line each."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from aucsweep.cli.options import JsonFlag, emit_columns, emit_json
+
+
+def _cards(key: str, cards: Mapping[str, Any], as_json: bool, *columns: str) -> None:
+    if as_json:
+        emit_json({key: [dataclasses.asdict(card) for card in cards.values()]})
+        return
+    emit_columns([[getattr(card, column) for column in ("name", *columns)] for card in cards.values()])
+
+
+def spaces(json: JsonFlag = False) -> None:
+    """List the preset spaces."""
+    from search_spaces.space import load_space, preset_names
+
+    presets = [load_space(name) for name in preset_names()]
+    if json:
+        emit_json({"spaces": [{"name": space.name, "description": space.description} for space in presets]})
+        return
+    emit_columns([[space.name, space.description] for space in presets])
+
+
+def tasks(json: JsonFlag = False) -> None:
+    """List the built-in tasks with their training class counts and licences."""
+    from search_spaces.tasks import TASKS
+
+    if json:
+        _cards("tasks", TASKS, True)
+        return
+    emit_columns(
+        [
+            [card.name, card.modality, "/".join(str(n) for n in card.counts["train"]), card.licence, card.title]
+            for card in TASKS.values()
+        ],
+        header=["task", "reads", "train neg/pos", "licence", "title"],
+    )
+
+
+def models(json: JsonFlag = False) -> None:
+    """List the models and their initialisations."""
+    from search_spaces.models import MODELS
+
+    if json:
+        _cards("models", MODELS, True)
+        return
+    emit_columns(
+        [
+            [card.name, card.modality, "|".join(card.inits), f"{card.parameters:,}", card.licence, card.title]
+            for card in MODELS.values()
+        ],
+        header=["model", "reads", "init", "parameters", "licence", "title"],
+    )
+
+
+def losses(json: JsonFlag = False) -> None:
+    """List the objectives with formula, pair weight and source."""
+    from search_spaces.losses import LOSSES
+
+    if json:
+        _cards("losses", LOSSES, True)
+        return
+    emit_columns(
+        [
+            [card.name, card.formula, card.weight, ", ".join(card.params) or "-", card.source]
+            for card in LOSSES.values()
+        ],
+        header=["loss", "formula", "pair weight", "parameters", "source"],
+    )

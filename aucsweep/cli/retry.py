@@ -1,0 +1,56 @@
+"""``retry``: run failed trials again."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from aucsweep.cli.options import (
+    AddressOption,
+    CpusPerTrial,
+    FailFast,
+    GpusPerTrial,
+    MaxConcurrent,
+    Retries,
+    RunnerOption,
+    StoreOption,
+    TimeBudget,
+    TrialTimeoutOption,
+    seconds,
+)
+from aucsweep.cli.resume import SavedDataRoot
+
+
+def retry(
+    store: StoreOption,
+    kind: Annotated[str | None, typer.Option(metavar="K", help="Only failures of this kind, e.g. nan or oom.")] = None,
+    data_root: SavedDataRoot = None,
+    address: AddressOption = None,
+    gpus_per_trial: GpusPerTrial = None,
+    cpus_per_trial: CpusPerTrial = 1,
+    max_concurrent: MaxConcurrent = None,
+    time_budget: TimeBudget = None,
+    trial_timeout: TrialTimeoutOption = None,
+    fail_fast: FailFast = False,
+    retries: Retries = 0,
+    runner: RunnerOption = "ray",
+) -> None:
+    """Run failed trials again, all or those of one kind; the records of earlier attempts stay."""
+    from orchestrator import launching
+
+    result = launching.retry(
+        store,
+        kind=kind,
+        data_root=data_root,
+        runner=runner,
+        address=address,
+        gpus_per_trial=gpus_per_trial,
+        cpus_per_trial=cpus_per_trial,
+        max_concurrent=max_concurrent,
+        time_budget=seconds(time_budget, "--time-budget"),
+        trial_timeout=seconds(trial_timeout, "--trial-timeout"),
+        fail_fast=fail_fast,
+        retries=retries,
+    )
+    raise typer.Exit(result.exit_code)

@@ -1,0 +1,24 @@
+"""``table``: paper-style tables."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from aucsweep.cli.options import StoreOption
+
+
+def table(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="main.")],
+    store: StoreOption,
+    format: Annotated[str, typer.Option(help="md, csv, latex or html.")] = "md",
+) -> None:
+    """Print a paper-style table of the store's results."""
+    from analysis import main_table
+    from search_spaces.errors import UsageError, nearest
+
+    tables = {"main": main_table}
+    if name not in tables:
+        raise UsageError(f"table {name!r}: unknown; {nearest(name, tables)}")
+    typer.echo(tables[name](store, format))
