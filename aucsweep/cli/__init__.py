@@ -2,8 +2,8 @@
 
 ``aucsweep --help`` and ``aucsweep plan`` load neither torch nor Ray.
 
-Exit codes: 0 all wanted work is done; 1 some trials failed; 2 the call is wrong and nothing was started; 3 stopped early and
-resumable.
+Exit codes: 0 all wanted work is done; 1 some trials failed; 2 the call is wrong, nothing was started; 3 stopped early
+and resumable.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import sys
 
-import click
 import typer
 import typer.main
 
@@ -75,12 +74,9 @@ def run(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code; ``arguments`` defaults to those of the process."""
     command = typer.main.get_command(app)
     try:
-        result = command.main(args=arguments, prog_name="aucsweep", standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except click.Abort:
-        return 130
+        command.main(args=arguments, prog_name="aucsweep")
+    except SystemExit as finished:
+        return finished.code if isinstance(finished.code, int) else 0
     except AucsweepError as error:
         typer.echo(f"aucsweep: {error}", err=True)
         return 2
@@ -88,7 +84,7 @@ def run(arguments: list[str] | None = None) -> int:
         # The reader of our output (head, less) has gone; what it wanted it has.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    return result if isinstance(result, int) else 0
+    return 0
 
 
 def main() -> None:

@@ -44,14 +44,10 @@ def status(
 
 
 def _print(now: Status) -> None:
-    rate = (
-        ""
-        if now.rate_per_hour is None
-        else f", {now.rate_per_hour:,.0f} trials an hour, {duration(now.eta_seconds)} left"
-    )
-    typer.echo(
-        f"{now.done} of {now.wanted} trials done, {now.running} running, {now.failed} failed, {now.pending} pending{rate}"
-    )
+    line = f"{now.done} of {now.wanted} trials done, {now.running} running, {now.failed} failed, {now.pending} pending"
+    if now.rate_per_hour is not None:
+        line += f", {now.rate_per_hour:,.0f} trials an hour, {duration(now.eta_seconds)} left"
+    typer.echo(line)
     emit_columns(
         [[row.task, row.done, row.running, row.failed, row.pending] for row in now.tasks],
         header=["task", "done", "running", "failed", "pending"],
