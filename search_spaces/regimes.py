@@ -1,0 +1,116 @@
+"""The training regimes by name: those of the paper's Table 7, and small ones for the offline tasks.
+
+Of Table 7 come epochs, batch sizes, optimizer, learning rate, weight decay, schedule, positive fraction, switch scale,
+length and gradient norm; the sigmoid score scale is implied there (``docs/protocol-notes.md``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from search_spaces.settings import Settings
+
+
+@dataclass(frozen=True)
+class Regime:
+    """Named training settings and where they come from."""
+
+    name: str
+    title: str
+    source: str
+    settings: Settings
+
+
+_TABLE_7 = "the paper's Table 7"
+_OWN = "ours, for the offline tasks"
+
+_CV = {
+    "epochs": 10,
+    "eval_batch_size": 128,
+    "optimizer": "adamw",
+    "learning_rate": 1e-4,
+    "weight_decay": 1e-4,
+    "augmentation": "paper",
+}
+_NLP = {
+    "epochs": 4,
+    "optimizer": "adamw",
+    "weight_decay": 0.01,
+    "lr_warmup_fraction": 0.05,
+    "max_grad_norm": 1.0,
+}
+_QUICK = {
+    "epochs": 4,
+    "batch_size": 64,
+    "eval_batch_size": 1024,
+    "optimizer": "adamw",
+    "learning_rate": 1e-3,
+    "weight_decay": 1e-4,
+}
+
+
+def _regime(name: str, title: str, source: str, **settings: object) -> Regime:
+    return Regime(name, title, source, Settings.model_validate(settings))
+
+
+REGIMES: dict[str, Regime] = {
+    regime.name: regime
+    for regime in (
+        _regime(
+            "cv-imagenet-lt",
+            "ResNet50 on ImageNet-LT Dogs",
+            _TABLE_7,
+            epochs=20,
+            batch_size=128,
+            eval_batch_size=256,
+            optimizer="sgd",
+            momentum=0.9,
+            learning_rate=0.05,
+            weight_decay=1e-4,
+            switch_scale=1.0,
+            augmentation="paper",
+        ),
+        _regime("cv-resnet50", "ResNet50 on the other image tasks", _TABLE_7, **_CV, batch_size=64),
+        _regime("cv-densenet121", "DenseNet121", _TABLE_7, **_CV, batch_size=48),
+        _regime(
+            "nlp-distilbert",
+            "DistilBERT with LoRA",
+            _TABLE_7,
+            **_NLP,
+            batch_size=32,
+            eval_batch_size=64,
+            learning_rate=2e-4,
+            max_length=128,
+        ),
+        _regime(
+            "nlp-qwen",
+            "Qwen2.5-1.5B-Instruct with LoRA",
+            _TABLE_7,
+            **_NLP,
+            batch_size=24,
+            eval_batch_size=48,
+            learning_rate=8e-5,
+            max_length=256,
+            precision="bfloat16",
+        ),
+        _regime("quickstart-mnist", "plain MLP on low-shot MNIST, 188 updates", _OWN, **_QUICK),
+        _regime(
+            "solar-cell",
+            "photographs of 96 x 96, 100 updates",
+            _OWN,
+            **_QUICK | {"batch_size": 32, "eval_batch_size": 128, "augmentation": "flip"},
+        ),
+        _regime(
+            "drug-reviews",
+            "short texts with LoRA, 132 updates",
+            _OWN,
+            **_NLP,
+            batch_size=16,
+            eval_batch_size=64,
+            learning_rate=1e-3,
+            max_length=96,
+        ),
+        _regime("smoke", "a few updates, for tests", _OWN, **_QUICK | {"epochs": 2, "batch_size": 512}),
+    )
+}
+"""Every regime, the paper's first."""

@@ -1,0 +1,44 @@
+"""Settings: how a trial trains, as a regime gives it and a space may change it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from search_spaces.fields import Number, Whole
+
+
+class Settings(BaseModel):
+    """The training settings of one part of a space. Every field but ``eval_batch_size`` changes the numbers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    epochs: Annotated[Whole, Field(ge=1)]
+    """Passes over the training split, counted by the class that takes more batches."""
+    batch_size: Annotated[Whole, Field(ge=2)]
+    """Examples of one optimizer update."""
+    eval_batch_size: Annotated[Whole, Field(ge=1)]
+    """Examples scored at once in evaluation; not part of a trial's identity."""
+    optimizer: Literal["sgd", "adamw"]
+    learning_rate: Annotated[Number, Field(gt=0)]
+    momentum: Annotated[Number, Field(ge=0, lt=1)] = 0.0
+    """Of SGD; 0 with AdamW."""
+    weight_decay: Annotated[Number, Field(ge=0)]
+    lr_schedule: Literal["cosine", "constant"] = "cosine"
+    lr_warmup_fraction: Annotated[Number, Field(ge=0, lt=1)] = 0.0
+    """Share of all updates over which the learning rate first rises linearly."""
+    positive_fraction: Annotated[Number, Field(gt=0, lt=1)] = 0.25
+    """Share of positives in every batch."""
+    accumulation: Annotated[Whole, Field(ge=1)] = 1
+    """Parts a batch is split into; each needs a positive and a negative."""
+    switch_scale: Annotated[Number, Field(gt=0)] = 0.5
+    """Factor on the learning rate from the switch to the pairwise loss on."""
+    max_grad_norm: Annotated[Number, Field(gt=0)] | None = None
+    score_scale: Literal["sigmoid", "identity"] = "sigmoid"
+    """What the pairwise losses compare: sigmoid(logit) or the logit itself."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    max_length: Annotated[Whole, Field(ge=4)] | None = None
+    """Tokens a text is cut to; None is the model's own limit."""
+    augmentation: Literal["none", "paper", "flip"] = "none"
+    """Of training images: paper is random resized crop, flip and RandAugment(2, 9)."""
