@@ -1,0 +1,6 @@
+"""Training objectives: ``make_loss("squared_hinge", margin=0.5)(scores, labels)``."""
+
+from trainables.losses.common import Loss, LossError, OneClassError
+from trainables.losses.registry import make_loss, pair_weight
+
+__all__ = ["Loss", "LossError", "OneClassError", "make_loss", "pair_weight"]

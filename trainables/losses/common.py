@@ -1,0 +1,71 @@
+"""What every loss shares: its interface, its errors, and the split of a batch into the two classes."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from search_spaces.cards import LossCard
+from search_spaces.errors import DataError, UsageError
+
+
+class LossError(UsageError, ValueError):
+    """A loss called with a name, parameter, shape or label it does not know."""
+
+
+class OneClassError(ValueError, DataError):
+    """A batch that holds one class only, so that no pair exists. ``kind`` is ``data``."""
+
+
+class Loss(Protocol):
+    """A training objective: ``loss(scores, labels, weights=None)`` gives a scalar tensor to call ``backward`` on."""
+
+    @property
+    def card(self) -> LossCard:
+        """Formula, parameters and source."""
+        ...
+
+    def __call__(self, scores: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
+        """The loss of one batch."""
+        ...
+
+
+def check_vectors(scores: Tensor, labels: Tensor, weights: Tensor | None) -> None:
+    """Raise ``LossError`` unless ``scores`` is a floating (n,) tensor and the others have its shape."""
+    if scores.dim() != 1:
+        raise LossError(f"scores must have shape (n,), got {tuple(scores.shape)}")
+    if not scores.is_floating_point():
+        raise LossError(f"scores must be floating point, got {scores.dtype}")
+    if labels.shape != scores.shape:
+        raise LossError(f"labels must have the shape of the scores {tuple(scores.shape)}, got {tuple(labels.shape)}")
+    if weights is not None and weights.shape != scores.shape:
+        raise LossError(f"weights must have the shape of the scores {tuple(scores.shape)}, got {tuple(weights.shape)}")
+
+
+def split_classes(labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Positions of the positives (n+,) and of the negatives (n-,), each in batch order.
+
+    Raises ``LossError`` for a label outside {0, 1} and ``OneClassError`` when a class is missing.
+    """
+    positives = (labels == 1).nonzero().squeeze(1)
+    negatives = (labels == 0).nonzero().squeeze(1)
+    n_pos, n_neg = positives.numel(), negatives.numel()
+    if n_pos + n_neg != labels.numel():
+        wrong = labels[(labels != 0) & (labels != 1)].tolist()
+        raise LossError(f"labels must be 0 or 1, got {wrong[:5]}")
+    if n_pos == 0 or n_neg == 0:
+        missing = "positive" if n_pos == 0 else "negative"
+        raise OneClassError(f"a batch of {labels.numel()} examples has no {missing} example: no pair can be formed")
+    return positives, negatives
+
+
+def widen(tensor: Tensor) -> Tensor:
+    """``tensor`` in float64, where every sum of this package is taken."""
+    return tensor.to(torch.float64)
+
+
+def result_dtype(scores: Tensor) -> torch.dtype:
+    """The loss's own dtype: that of the scores, but float32 for half precision, which cannot hold a mean."""
+    return torch.float32 if scores.dtype in (torch.float16, torch.bfloat16) else scores.dtype

@@ -1,0 +1,41 @@
+"""The mean over pairs, its gradient and its Hessian-vector product, from row and column sums."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from trainables.losses.kernels.sums import column_sums, row_sums
+from trainables.losses.surrogates import Surrogate
+
+Shares = tuple[Tensor, Tensor] | None
+
+
+def mean_and_gradient(
+    surrogate: Surrogate, p: Tensor, q: Tensor, shares: Shares = None, method: str = "auto"
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The mean of the surrogate over pairs and its derivatives by ``p`` (n+,) and ``q`` (n-,), all float64."""
+    of_p, of_q = shares if shares is not None else _equal(p, q)
+    values, weights = row_sums(surrogate, (0, 1), p, q, of_q[:, None], method)
+    (by_column,) = column_sums(surrogate, (1,), p, q, of_p[:, None], method)
+    return of_p @ values[:, 0], -of_p * weights[:, 0], of_q * by_column[:, 0]
+
+
+def hessian_product(
+    surrogate: Surrogate,
+    p: Tensor,
+    q: Tensor,
+    tangent_p: Tensor,
+    tangent_q: Tensor,
+    shares: Shares = None,
+    method: str = "auto",
+) -> tuple[Tensor, Tensor]:
+    """The score-space Hessian of the mean times a tangent, as its parts on ``p`` (n+,) and ``q`` (n-,)."""
+    of_p, of_q = shares if shares is not None else _equal(p, q)
+    (rows,) = row_sums(surrogate, (2,), p, q, torch.stack((of_q, of_q * tangent_q), 1), method)
+    (columns,) = column_sums(surrogate, (2,), p, q, torch.stack((of_p, of_p * tangent_p), 1), method)
+    return of_p * (rows[:, 0] * tangent_p - rows[:, 1]), of_q * (columns[:, 0] * tangent_q - columns[:, 1])
+
+
+def _equal(p: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
+    return torch.full_like(p, 1 / p.numel()), torch.full_like(q, 1 / q.numel())

@@ -1,0 +1,147 @@
+"""The mean of a surrogate over all positive-negative pairs of a batch, with exact gradient and Hessian products.
+
+    L = sum_ij v_i v_j loss(p_i - q_j) / sum_ij v_i v_j        p: positives' scores, q: negatives', v: example weights
+
+The autograd node takes value and gradient from one pass of ``kernels`` in float64; its second derivative is the
+score-space Hessian-vector product, so that ``create_graph=True`` works and no pair matrix is kept for backward.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from search_spaces.cards import LossCard
+from trainables.losses import kernels
+from trainables.losses.common import LossError, check_vectors, result_dtype, split_classes, widen
+from trainables.losses.surrogates import Surrogate
+
+
+@dataclass(frozen=True)
+class PairwiseLoss:
+    """A surrogate averaged over the pairs of a batch.
+
+    ``scores`` (n,) on whatever scale the caller trains on, ``labels`` (n,) in {0, 1}, ``weights`` (n,) >= 0: the weight
+    of a pair is the product of its two examples' weights, and no gradient flows into them. Half-precision scores are
+    widened; the result is float32 for them, else of the scores' dtype.
+    Raises ``OneClassError`` for a batch of one class and ``LossError`` for wrong shapes, labels or weights.
+    """
+
+    card: LossCard
+    surrogate: Surrogate
+    method: str = "auto"
+
+    @property
+    def margin(self) -> float | None:
+        """The margin m, or None where the surrogate has none."""
+        return self.surrogate.margin
+
+    def __call__(self, scores: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
+        """The loss of one batch, a scalar tensor."""
+        check_vectors(scores, labels, weights)
+        positives, negatives = split_classes(labels)
+        shares = None
+        if weights is not None:
+            shares = class_shares(weights[positives]), class_shares(weights[negatives])
+        return pair_mean(self.surrogate, scores, positives, negatives, shares, self.method)
+
+
+def class_shares(weights: Tensor) -> Tensor:
+    """``weights`` (n,) in float64, scaled to sum to 1. Raises ``LossError`` unless >= 0, finite and not all zero."""
+    wide = widen(weights.detach())
+    total = wide.sum()
+    if not bool(torch.isfinite(total)) or bool((wide < 0).any()) or bool(total == 0):
+        raise LossError("weights must be finite, not negative, and not all zero within a class")
+    return wide / total
+
+
+def pair_mean(
+    surrogate: Surrogate,
+    scores: Tensor,
+    positives: Tensor,
+    negatives: Tensor,
+    shares: tuple[Tensor, Tensor] | None = None,
+    method: str = "auto",
+) -> Tensor:
+    """The (weighted) mean of ``surrogate`` over the pairs ``positives`` x ``negatives`` (positions in ``scores``).
+
+    ``shares`` are the two classes' weights (n+,), (n-,), each summing to 1; None means equal weights.
+    """
+    result: Tensor = _PairMean.apply(scores, positives, negatives, shares, surrogate, method)
+    return result
+
+
+class _PairMean(torch.autograd.Function):
+    """Value forward; the gradient is computed in the same pass and kept (n numbers)."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        scores: Tensor,
+        positives: Tensor,
+        negatives: Tensor,
+        shares: tuple[Tensor, Tensor] | None,
+        surrogate: Surrogate,
+        method: str,
+    ) -> Tensor:
+        wide = widen(scores)
+        value, of_positives, of_negatives = kernels.mean_and_gradient(
+            surrogate, wide[positives], wide[negatives], shares, method
+        )
+        gradient = torch.zeros_like(wide)
+        gradient[positives] = of_positives
+        gradient[negatives] = of_negatives
+        ctx.save_for_backward(scores, positives, negatives, gradient)
+        ctx.shares, ctx.surrogate, ctx.method = shares, surrogate, method
+        return value.to(result_dtype(scores))
+
+    @staticmethod
+    def backward(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:
+        scores, positives, negatives, gradient = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            gradient = _PairGradient.apply(
+                scores, gradient, positives, negatives, ctx.shares, ctx.surrogate, ctx.method
+            )
+        return (outer * gradient).to(scores.dtype), None, None, None, None, None
+
+
+class _PairGradient(torch.autograd.Function):
+    """The gradient as a function of the scores; its derivative along a vector is the Hessian-vector product."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        scores: Tensor,
+        gradient: Tensor,
+        positives: Tensor,
+        negatives: Tensor,
+        shares: tuple[Tensor, Tensor] | None,
+        surrogate: Surrogate,
+        method: str,
+    ) -> Tensor:
+        ctx.save_for_backward(scores, positives, negatives)
+        ctx.shares, ctx.surrogate, ctx.method = shares, surrogate, method
+        return gradient.clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, tangent: Tensor) -> tuple[Tensor | None, ...]:
+        scores, positives, negatives = ctx.saved_tensors
+        wide, tangent = widen(scores), widen(tangent)
+        of_positives, of_negatives = kernels.hessian_product(
+            ctx.surrogate,
+            wide[positives],
+            wide[negatives],
+            tangent[positives],
+            tangent[negatives],
+            ctx.shares,
+            ctx.method,
+        )
+        product = torch.zeros_like(wide)
+        product[positives] = of_positives
+        product[negatives] = of_negatives
+        return product.to(scores.dtype), None, None, None, None, None, None
