@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 def _whole(value: Any) -> int:
     # bool is an int to Python and "3" is one to pydantic; in a space both are slips.
-    if isinstance(value, bool) or not isinstance(value, int | float) or int(value) != value:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value % 1:
         raise ValueError("should be a whole number")
     return int(value)
 
@@ -76,10 +76,10 @@ def complaints(error: ValidationError, model: type[BaseModel], given: Mapping[st
 def _complaint(detail: Any, model: type[BaseModel], given: Mapping[str, Any]) -> tuple[str, str]:
     location, kind = detail["loc"], detail["type"]
     key = ".".join(str(step) for step in location)
-    if len(location) == 2 and not isinstance(given.get(str(location[0])), list | tuple):
+    if len(location) == 2 and location[1] == 0 and not isinstance(given.get(str(location[0])), list | tuple):
         key = str(location[0])
     if kind == "extra_forbidden":
-        return key, f"unknown key, {nearest(str(location[-1]), model.model_fields)}"
+        return key, f"unknown key, {nearest(str(location[-1]), _keys_at(model, location[:-1]))}"
     if kind == "missing":
         return key, "missing"
     if kind == "too_short":
@@ -93,3 +93,11 @@ def _complaint(detail: Any, model: type[BaseModel], given: Mapping[str, Any]) ->
         return key, sentence + shown
     sentence = detail["msg"].removeprefix("Input ")
     return key, f"{sentence}, got {detail['input']!r}"
+
+
+def _keys_at(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+    for step in location:
+        inner = model.model_fields[str(step)].annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            model = inner
+    return list(model.model_fields)
