@@ -170,6 +170,8 @@ class OwnTask(_Strict):
     """Label values, or class folders, of the positives."""
     negative: Labels | None = None
     """The same of the negatives; every other one when not given."""
+    ignore: Labels | None = None
+    """Label values, or class folders, whose examples are left out."""
     image_size: Annotated[Whole, Field(ge=8, le=4096)] = 224
     """Images: pixels a side after resizing."""
     splits: SplitKind
@@ -206,6 +208,9 @@ class OwnTask(_Strict):
         both = set(self.positive) & set(self.negative or ())
         if both:
             problems.append(f"negative: also positive: {', '.join(sorted(both))}")
+        used = set(self.ignore or ()) & {*self.positive, *(self.negative or ())}
+        if used:
+            problems.append(f"ignore: also positive or negative: {', '.join(sorted(used))}")
         if self.file is not None and not self.file.lower().endswith((".csv", ".tsv", ".parquet")):
             problems.append(f"file: should end in .csv, .tsv or .parquet, got {self.file!r}")
         return problems
