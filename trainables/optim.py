@@ -1,0 +1,46 @@
+"""The optimizer of a run. One lives through the whole run, the switch included, with its moments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from search_spaces.trial import TrialConfig
+
+
+def make_optimizer(parameters: Iterable[torch.nn.Parameter], config: TrialConfig) -> Optimizer:
+    """SGD with momentum or AdamW (betas 0.9 and 0.999, eps 1e-8) over the parameters that require a gradient.
+
+    Weight decay acts on all of them, biases and normalisation included: the text names no exception. The learning
+    rate is set before every update by the loop. Raises ``ValueError`` for another optimizer.
+    """
+    trainable = [parameter for parameter in parameters if parameter.requires_grad]
+    if config.optimizer == "sgd":
+        return torch.optim.SGD(
+            trainable, lr=config.learning_rate, momentum=config.momentum, weight_decay=config.weight_decay
+        )
+    if config.optimizer == "adamw":
+        return torch.optim.AdamW(trainable, lr=config.learning_rate, weight_decay=config.weight_decay)
+    raise ValueError(f"unknown optimizer {config.optimizer!r} (allowed: adamw, sgd)")
+
+
+def set_learning_rate(optimizer: Optimizer, rate: float) -> None:
+    """Use ``rate`` for every parameter at the next step."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+
+
+def clip_gradients(optimizer: Optimizer, max_norm: float | None) -> float:
+    """Scale the gradients down to an L2 norm of ``max_norm`` (None: leave them) and return the norm they had.
+
+    The norm is over all parameters together, as in ``torch.nn.utils.clip_grad_norm_``.
+    """
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    gradients: list[Tensor] = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    norm = torch.nn.utils.get_total_norm(gradients)
+    if max_norm is not None:
+        torch.nn.utils.clip_grads_with_norm_(parameters, max_norm, norm)
+    return float(norm)

@@ -1,0 +1,68 @@
+"""Which objective each update minimises: CE on the logit first, then the pairwise loss on the scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from search_spaces.trial import TrialConfig
+from trainables.losses import make_loss
+
+Objective = Callable[[Tensor, Tensor], Tensor]
+"""(logits (n,), labels (n,)) -> scalar loss."""
+
+SCORE_SCALES = ("sigmoid", "identity")
+
+
+@dataclass(frozen=True)
+class Phases:
+    """The objectives of a run: ``ce`` for the first ``ce_updates`` updates, then ``own``, the run's own loss."""
+
+    ce_updates: int
+    loss: str
+    ce: Objective
+    own: Objective
+
+    def at(self, update: int) -> tuple[str, Objective]:
+        """Name and objective of the update made after ``update`` others (0-based)."""
+        return ("ce", self.ce) if update < self.ce_updates else (self.loss, self.own)
+
+
+def ce_updates(config: TrialConfig) -> int:
+    """How many of the run's first updates use plain CE: all of a CE run's, none of a direct run's, W of a warm-up's."""
+    if config.loss == "ce":
+        return config.total_updates
+    return config.warmup_updates if config.mode == "warmup" else 0
+
+
+def make_phases(config: TrialConfig) -> Phases:
+    """The phases of ``config``. Raises ``ValueError`` for an unknown score scale, loss or loss parameter.
+
+    A baseline that is not pairwise has no score scale and acts on the logits, like CE.
+    """
+    own = make_loss(config.loss, margin=config.margin, **config.loss_params)
+    return Phases(
+        ce_updates=ce_updates(config),
+        loss=config.loss,
+        ce=_on_scale(make_loss("ce"), "identity"),
+        own=_on_scale(own, config.score_scale or "identity"),
+    )
+
+
+def _on_scale(loss: Objective, scale: str) -> Objective:
+    """``loss`` applied to the logits (``identity``) or to their sigmoid, in float32 or better.
+
+    Half-precision logits are widened first: sigmoids near 0 and 1 and the margins between them lose their order in
+    bfloat16, which keeps 8 bits.
+    """
+    if scale not in SCORE_SCALES:
+        raise ValueError(f"unknown score_scale {scale!r} (allowed: {', '.join(SCORE_SCALES)})")
+
+    def objective(logits: Tensor, labels: Tensor) -> Tensor:
+        wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        return loss(torch.sigmoid(wide) if scale == "sigmoid" else wide, labels)
+
+    return objective
