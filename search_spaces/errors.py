@@ -77,6 +77,7 @@ def nearest(word: str, allowed: Iterable[str]) -> str:
     'did you mean square? (allowed: hinge, square)'
     """
     names = sorted(allowed)
-    close = difflib.get_close_matches(word.lower(), names, n=1, cutoff=0.6)
+    lower = word.lower()
+    close = difflib.get_close_matches(lower, names, n=1, cutoff=0.6) or [n for n in names if lower and lower in n]
     listed = ", ".join(names)
     return f"did you mean {close[0]}? (allowed: {listed})" if close else f"allowed: {listed}"

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 from search_spaces.identity import content_id
@@ -76,18 +77,30 @@ class TrialConfig:
     @cached_property
     def prefix_id(self) -> str:
         """Id of the CE phase this run shares with every run that differs only in what follows the switch."""
-        shared = {key: value for key, value in self.as_dict().items() if key not in _NOT_IN_PREFIX}
-        return content_id(shared)
+        return content_id(dict(zip(_PREFIX_FIELDS, self.prefix_key, strict=True)))
+
+    @property
+    def prefix_key(self) -> tuple[Any, ...]:
+        """What ``prefix_id`` is the hash of: equal for equal CE phases, and cheaper."""
+        values: tuple[Any, ...] = _prefix_values(self)
+        return values
 
     def as_dict(self) -> dict[str, Any]:
         """The fields by name, ready for JSON."""
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return values | {"loss_params": dict(self.loss_params)}
+        values = dict(zip(_TRIAL_FIELDS, _trial_values(self), strict=True))
+        values["loss_params"] = dict(self.loss_params)
+        return values
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TrialConfig:
         """The inverse of ``as_dict``; raises ``TypeError`` for missing or unknown fields."""
         return cls(**values)
+
+
+_TRIAL_FIELDS = tuple(field.name for field in dataclasses.fields(TrialConfig))
+_PREFIX_FIELDS = tuple(name for name in _TRIAL_FIELDS if name not in _NOT_IN_PREFIX)
+_trial_values = attrgetter(*_TRIAL_FIELDS)
+_prefix_values = attrgetter(*_PREFIX_FIELDS)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,196 @@
+"""One part of a space: the axes that are multiplied, and the settings they share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo
+
+from search_spaces.batches import class_shares
+from search_spaces.cards import TaskCard
+from search_spaces.errors import nearest
+from search_spaces.fields import Axis, FilledAxis, Number, Whole, Word, complaints, one_of
+from search_spaces.losses import LOSSES
+from search_spaces.models import MODELS
+from search_spaces.regimes import REGIMES
+from search_spaces.settings import Settings
+from search_spaces.tasks import TASKS
+
+
+def _known_task(value: str, info: ValidationInfo) -> str:
+    names = [*(info.context or {}), *TASKS]
+    if value not in names:
+        raise ValueError(f"unknown task {value!r}: {nearest(value, names)}")
+    return value
+
+
+def _known_init(value: str) -> str:
+    names = sorted({init for card in MODELS.values() for init in card.inits})
+    if value not in names:
+        raise ValueError(f"unknown init {value!r}: {nearest(value, names)}")
+    return value
+
+
+class Grid(BaseModel):
+    """Every task x model x init, each with CE per seed and every other loss x warm-up ratio x margin x seed.
+
+    Made by ``read_grid``. ``settings`` are complete: the regime's, changed where the space says so.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    regime: Annotated[Word, one_of(lambda: REGIMES, "regime")]
+    tasks: FilledAxis[Annotated[Word, AfterValidator(_known_task)]]
+    models: FilledAxis[Annotated[Word, one_of(lambda: MODELS, "model")]]
+    inits: FilledAxis[Annotated[Word, AfterValidator(_known_init)]]
+    losses: FilledAxis[Annotated[Word, one_of(lambda: LOSSES, "loss")]]
+    warmup_ratios: Axis[Annotated[Number, Field(ge=0, lt=1)]] = ()
+    margins: Axis[Annotated[Number, Field(gt=0)]] = ()
+    seeds: FilledAxis[Annotated[Whole, Field(ge=0, lt=2**63)]]
+    settings: Settings
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields ready for JSON; ``read_grid`` reads them again."""
+        return self.model_dump(mode="json")
+
+
+@dataclass(frozen=True)
+class GridReading:
+    """What became of one part: the grid, or None and the problems as sentences that begin with their key."""
+
+    grid: Grid | None
+    problems: tuple[str, ...]
+
+
+def read_grid(raw: Mapping[str, Any], cards: Mapping[str, TaskCard]) -> GridReading:
+    """Validate one part as written. ``cards`` are the user's own tasks by name. Never raises for wrong contents."""
+    settings, wrong = _read_settings(raw.get("regime"), raw.get("settings"))
+    given = {key: value for key, value in raw.items() if key != "settings"}
+    errors: list[Any] = []
+    grid = None
+    try:
+        # The smoke settings only stand in where the real ones are wrong: then there are problems and no grid.
+        stand_in = settings or REGIMES["smoke"].settings
+        grid = Grid.model_validate({**given, "settings": stand_in}, context=dict(cards))
+    except ValidationError as error:
+        errors = error.errors(include_url=False)
+        wrong += [f"{key}: {sentence}" for key, sentence in complaints(error, Grid, raw)]
+    axes = _surviving(given, errors)
+    whole = {str(error["loc"][0]) for error in errors}
+    wrong += _duplicates(given, errors)
+    wrong += _misfits(axes, cards)
+    wrong += _margin_problems(axes, whole, settings)
+    if settings is not None:
+        wrong += _settings_misfits(axes, cards, settings)
+    return GridReading(None if wrong else grid, tuple(wrong))
+
+
+def _read_settings(regime: Any, patch: Any) -> tuple[Settings | None, list[str]]:
+    """The complete settings, or the nearest thing that could be made of them, and the problems."""
+    known = isinstance(regime, str) and regime in REGIMES
+    base = REGIMES[regime if known else "smoke"].settings.model_dump()
+    patch = {} if patch is None else patch
+    if not isinstance(patch, Mapping):
+        return None, ["settings: expected keys and values"]
+    changes, problems = dict(patch), []
+    try:
+        settings = Settings.model_validate(base | changes)
+    except ValidationError as error:
+        found = complaints(error, Settings, changes)
+        problems = [f"settings.{key}: {sentence}" for key, sentence in found]
+        bad = {str(detail["loc"][0]) for detail in error.errors(include_url=False)}
+        changes = {key: value for key, value in changes.items() if key not in bad}
+        settings = Settings.model_validate(base | changes)
+    if settings.optimizer == "adamw" and settings.momentum:
+        if changes.get("momentum"):
+            problems.append(f"settings.momentum: AdamW has none, remove it or set it to 0 (got {settings.momentum:g})")
+        settings = settings.model_copy(update={"momentum": 0.0})
+    return settings if known else None, problems
+
+
+def _surviving(given: Mapping[str, Any], errors: Sequence[Any]) -> dict[str, list[Any]]:
+    """The values of each axis that are right on their own, so that the rest can be checked in spite of the wrong ones."""
+    dropped = {(str(error["loc"][0]), *error["loc"][1:2]) for error in errors}
+    return {
+        key: [value for index, value in enumerate(_as_list(values)) if (key, index) not in dropped]
+        for key, values in given.items()
+        if (key,) not in dropped
+    }
+
+
+def _as_list(values: Any) -> list[Any]:
+    if values is None:
+        return []
+    return list(values) if isinstance(values, list | tuple) else [values]
+
+
+def _duplicates(given: Mapping[str, Any], errors: Sequence[Any]) -> list[str]:
+    # Pydantic looks for duplicates only when every item is right; this names them beside the wrong items.
+    partly_wrong = {str(error["loc"][0]) for error in errors if len(error["loc"]) > 1}
+    problems = []
+    for key in sorted(partly_wrong):
+        values = _as_list(given.get(key))
+        twice = sorted({repr(value) for value in values if values.count(value) > 1})
+        if twice:
+            problems.append(f"{key}: given twice: {', '.join(twice)}")
+    return problems
+
+
+def _misfits(axes: Mapping[str, list[Any]], cards: Mapping[str, TaskCard]) -> list[str]:
+    known = {**TASKS, **cards}
+    problems = []
+    for model in (MODELS[name] for name in axes.get("models", ())):
+        for task in (known[name] for name in axes.get("tasks", ())):
+            if task.modality != model.modality:
+                problems.append(f"models: {model.name} reads {model.modality}s, {task.name} consists of {task.modality}s")
+            elif model.tasks and task.name not in model.tasks:
+                problems.append(f"models: {model.name} fits only {', '.join(model.tasks)}, not {task.name}")
+        for init in axes.get("inits", ()):
+            if init not in model.inits:
+                problems.append(f"inits: {model.name} has no init {init!r} (allowed: {', '.join(model.inits)})")
+    return problems
+
+
+def _margin_problems(axes: Mapping[str, list[Any]], wrong: set[str], settings: Settings | None) -> list[str]:
+    problems = []
+    losses = [LOSSES[name] for name in axes.get("losses", ())]
+    with_margin = [card.name for card in losses if card.has_margin]
+    pairwise = [card.name for card in losses if card.pairwise]
+    if with_margin and "margins" not in wrong and not axes.get("margins"):
+        problems.append(f"margins: empty, but {', '.join(with_margin)} need at least one")
+    if losses and not with_margin and not wrong & {"losses", "margins"} and axes.get("margins"):
+        names = ", ".join(card.name for card in losses)
+        problems.append(f"margins: given, but no listed loss has one ({names}); remove them or set margins=[]")
+    if pairwise and "warmup_ratios" not in wrong and not axes.get("warmup_ratios"):
+        problems.append(f"warmup_ratios: empty, but {', '.join(pairwise)} need at least one (0 is direct training)")
+    if settings is not None and settings.score_scale == "sigmoid":
+        for margin in axes.get("margins", ()):
+            if margin > 1:
+                problems.append(
+                    f"margins: {margin:g} is above 1, the largest difference of two sigmoid scores "
+                    "(settings.score_scale=identity compares logits)"
+                )
+    return problems
+
+
+def _settings_misfits(axes: Mapping[str, list[Any]], cards: Mapping[str, TaskCard], settings: Settings) -> list[str]:
+    problems = []
+    try:
+        shares = class_shares(settings.batch_size, settings.positive_fraction)
+    except ValueError as error:
+        problems.append(f"settings.batch_size: {error}")
+    else:
+        if settings.accumulation > min(shares):
+            problems.append(
+                f"settings.accumulation: {settings.accumulation} parts of a batch with {shares[1]} positives and "
+                f"{shares[0]} negatives leave some part without one of the classes (at most {min(shares)})"
+            )
+    known = {**TASKS, **cards}
+    modalities = {known[name].modality for name in axes.get("tasks", ())}
+    if modalities == {"text"} and settings.augmentation != "none":
+        problems.append(f"settings.augmentation: {settings.augmentation} is for images, the tasks are texts (set it to none)")
+    if modalities == {"image"} and settings.max_length is not None:
+        problems.append("settings.max_length: is for texts, the tasks are images (set it to null)")
+    return problems

@@ -1,0 +1,205 @@
+"""Space: a named, validated description of what to run, from a preset or a YAML file.
+
+``docs/spaces.md`` describes the file. Validation names every problem it finds at once.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from search_spaces.cards import TaskCard
+from search_spaces.errors import SpaceError, nearest
+from search_spaces.grid import Grid, read_grid
+from search_spaces.overrides import PART_KEYS, SPACE_KEYS, Override, apply_overrides, parse_override, unknown_key
+from search_spaces.own_task import load_own_card
+from search_spaces.yaml_text import parse_yaml
+
+__all__ = ["Grid", "Space", "load_space", "preset_names"]
+
+_PRESETS = Path(__file__).parent / "presets"
+_YAML = (".yaml", ".yml")
+
+
+@dataclass(frozen=True)
+class Space:
+    """What to run. ``parts`` are grids of their own; equal trials of two parts are one trial.
+
+    ``cards`` holds the user's own tasks by name. ``given`` is what was asked for: the source, the space as written
+    and the overrides.
+    """
+
+    name: str
+    description: str
+    parts: tuple[Grid, ...]
+    cards: Mapping[str, TaskCard]
+    given: Mapping[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The resolved space ready for JSON: complete settings and the own tasks' cards, so that nothing else is needed."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "parts": [part.to_dict() for part in self.parts],
+            "cards": {name: dataclasses.asdict(card) for name, card in self.cards.items()},
+            "given": dict(self.given),
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Space:
+        """The inverse of ``to_dict``. Raises ``SpaceError`` when this version cannot run it."""
+        cards = {name: _card_from_dict(card) for name, card in values["cards"].items()}
+        grids, problems = _read_parts(values["parts"], cards)
+        if problems:
+            raise SpaceError(f"space {values['name']}", problems)
+        return cls(values["name"], values["description"], grids, cards, values["given"])
+
+
+def preset_names() -> list[str]:
+    """The names of the spaces that come with aucsweep, quickstart first."""
+    names = sorted(path.stem for path in _PRESETS.glob("*.yaml"))
+    return sorted(names, key=lambda name: (name != "quickstart", name != "paper", name))
+
+
+def load_space(source: str | Path, overrides: Sequence[str] = ()) -> Space:
+    """The space of a preset's name or a YAML file, changed by ``overrides`` such as ``"seeds=1,2"``.
+
+    Raises ``SpaceError`` that lists every problem of the space and of the overrides.
+    """
+    path = _find(source)
+    what = f"space {source}"
+    try:
+        raw = parse_yaml(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SpaceError(what, [str(error)]) from error
+    if not isinstance(raw, dict):
+        raise SpaceError(what, ["expected keys and values"])
+
+    problems = [
+        f"{key}: {unknown_key(str(key), SPACE_KEYS)}" for key in raw if key not in SPACE_KEYS
+    ]
+    words, parts, shape_problems = _shape(raw, path)
+    problems += shape_problems
+    changes: list[Override] = []
+    for text in overrides:
+        try:
+            changes.append(parse_override(text))
+        except ValueError as error:
+            problems.append(str(error))
+    for change in changes:
+        if change.key in words and change.part is None:
+            words[change.key] = change.value
+    problems += apply_overrides(
+        parts, [change for change in changes if change.key in PART_KEYS], lambda tasks: _absolute(tasks, Path.cwd())
+    )
+    for key, value in words.items():
+        if not isinstance(value, str):
+            problems.append(f"{key}: should be text, got {value!r}")
+    cards, card_problems = _own_cards(parts)
+    problems += card_problems
+    grids, grid_problems = _read_parts(parts, cards)
+    if card_problems:  # a task file that cannot be used leaves its axis empty, which is no second problem
+        grid_problems = [problem for problem in grid_problems if not problem.endswith("tasks: empty: give at least one")]
+    problems += grid_problems
+    if problems:
+        raise SpaceError(what, problems)
+    given = {"source": str(source), "space": copy.deepcopy(raw), "overrides": list(overrides)}
+    return Space(words["name"], words["description"], grids, cards, given)
+
+
+def _find(source: str | Path) -> Path:
+    text = str(source)
+    preset = _PRESETS / f"{text}.yaml"
+    if isinstance(source, str) and text in preset_names():
+        return preset
+    path = Path(source)
+    if path.suffix in _YAML or path.is_file():
+        if not path.is_file():
+            raise SpaceError(f"space {text}", ["there is no such file"])
+        return path
+    raise SpaceError(
+        f"space {text}", [f"neither a preset nor a YAML file; presets: {nearest(text, preset_names())}"]
+    )
+
+
+def _shape(raw: Mapping[str, Any], path: Path) -> tuple[dict[str, Any], list[dict[str, Any]], list[str]]:
+    """Name and description, the parts as written, and the problems of their shape.
+
+    Part keys at the top level are the whole part when there are no ``parts``, and defaults for each part otherwise.
+    """
+    words = {"name": raw.get("name", path.stem), "description": raw.get("description", "")}
+    shared = {key: raw[key] for key in PART_KEYS if key in raw}
+    problems: list[str] = []
+    listed = raw.get("parts", [{}])
+    if not isinstance(listed, list) or not listed:
+        problems.append("parts: expected a list of at least one part")
+        listed = []
+    parts = []
+    for index, part in enumerate(listed):
+        if not isinstance(part, dict):
+            problems.append(f"parts.{index}: expected keys and values")
+            continue
+        merged = copy.deepcopy({**shared, **part})
+        if isinstance(shared.get("settings"), dict) and isinstance(part.get("settings"), dict):
+            merged["settings"] = {**shared["settings"], **part["settings"]}
+        if "tasks" in merged:
+            merged["tasks"] = _absolute(merged["tasks"], path.parent)
+        parts.append(merged)
+    return words, parts, problems
+
+
+def _is_task_file(task: Any) -> bool:
+    return isinstance(task, str) and task.endswith(_YAML)
+
+
+def _absolute(tasks: Any, folder: Path) -> Any:
+    """``tasks`` with the paths of task files made absolute, seen from ``folder``."""
+    if isinstance(tasks, list):
+        return [_absolute(task, folder) for task in tasks]
+    return str((folder / tasks).resolve()) if _is_task_file(tasks) else tasks
+
+
+def _own_cards(parts: Sequence[dict[str, Any]]) -> tuple[dict[str, TaskCard], list[str]]:
+    """The cards of the task files the parts name. In ``parts`` each path is replaced by its task's name."""
+    names: dict[str, str | None] = {}
+    cards: dict[str, TaskCard] = {}
+    problems: list[str] = []
+    for part in parts:
+        tasks = part.get("tasks")
+        listed = tasks if isinstance(tasks, list) else [tasks]
+        for path in (task for task in listed if _is_task_file(task) and task not in names):
+            names[path] = None
+            try:
+                card = load_own_card(Path(path))
+            except SpaceError as error:
+                problems += [f"tasks: {error.what}: {problem}" for problem in error.problems]
+                continue
+            if card.name in cards:
+                problems.append(f"tasks: two task files are named {card.name!r}")
+            names[path], cards[card.name] = card.name, card
+        if any(_is_task_file(task) for task in listed):
+            named = [names[task] if _is_task_file(task) else task for task in listed]
+            part["tasks"] = [task for task in named if task is not None]
+    return cards, problems
+
+
+def _read_parts(
+    parts: Sequence[Mapping[str, Any]], cards: Mapping[str, TaskCard]
+) -> tuple[tuple[Grid, ...], list[str]]:
+    readings = [read_grid(part, cards) for part in parts]
+    shared = Counter(problem for reading in readings for problem in dict.fromkeys(reading.problems))
+    # A problem of every part is one of the space (or of an override), and is named once.
+    problems = [problem for problem, times in shared.items() if times == len(readings)]
+    for index, reading in enumerate(readings):
+        problems += [f"parts.{index}.{problem}" for problem in reading.problems if shared[problem] < len(readings)]
+    return tuple(reading.grid for reading in readings if reading.grid is not None), problems
+
+
+def _card_from_dict(values: Mapping[str, Any]) -> TaskCard:
+    counts = {split: tuple(numbers) for split, numbers in values["counts"].items()}
+    return TaskCard(**{**values, "counts": counts, "packages": tuple(values["packages"])})
