@@ -19,8 +19,8 @@ CARDS = (
         revision="1",
         source="ImageNet-LT split files (Liu et al. 2019) with the ILSVRC2012 images",
         licence=_IMAGENET_TERMS,
-        construction="The 18 tail dog classes (at most 20 training images in ImageNet-LT) against 36 sibling dog classes "
-        "with more. Which 36 of them is not published: our choice, written down when the data are prepared.",
+        construction="The 18 tail dog classes (at most 20 training images in ImageNet-LT) against 36 sibling dog "
+        "classes with more. Which 36 of them is not published: our choice, written down when the data are prepared.",
         positive="18 tail dog classes",
         negative="36 sibling dog classes",
         counts={"train": (6586, 202), "validation": (720, 360), "test": (1800, 900)},
@@ -56,8 +56,8 @@ CARDS = (
         positive="CRJ-700",
         negative="CRJ-900",
         counts={"train": (25, 25), "validation": (15, 15), "test": (33, 33)},
-        split="25 and 15 a class drawn by seed from the official train and validation files (33 or 34 a class), the whole "
-        "official test file",
+        split="25 and 15 a class drawn by seed from the official train and validation files (33 or 34 a class), the "
+        "whole official test file",
         seeded=True,
         loader=None,
         get="fgvc-aircraft-2013b.tar.gz, www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft (torchvision downloads it)",
@@ -133,8 +133,8 @@ CARDS = (
         revision="1",
         source="HAM10000 dermatoscopic images (Tschandl et al. 2018)",
         licence="CC BY-NC-SA 4.0 (the Kaggle release)",
-        construction="Melanoma (mel, 1,113) against melanocytic nevus (nv, 6,705). As published the split is by image, so "
-        "images of one lesion can be in two splits.",
+        construction="Melanoma (mel, 1,113) against melanocytic nevus (nv, 6,705). As published the split is by image, "
+        "so images of one lesion can be in two splits.",
         positive="melanoma",
         negative="melanocytic nevus",
         counts={"train": (4694, 779), "validation": (1006, 167), "test": (1005, 167)},

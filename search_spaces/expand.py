@@ -144,7 +144,7 @@ def _base_fields(part: Grid, task: TaskCard, model: ModelCard, init: str) -> dic
 
 
 def _effective_fields(loss: LossCard, ratio: float, margin: float | None, total: int, part: Grid) -> dict[str, Any]:
-    """The fields of ``TrialConfig`` that follow from a nominal point: what is meaningless is None, so equal runs are equal."""
+    """The fields of ``TrialConfig`` that follow from a nominal point; what is meaningless there is None."""
     updates = warmup_updates(ratio, total)
     if not loss.pairwise or updates == total:
         ce = loss if not loss.pairwise else LOSSES["ce"]

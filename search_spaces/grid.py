@@ -111,7 +111,7 @@ def _read_settings(regime: Any, patch: Any) -> tuple[Settings | None, list[str]]
 
 
 def _surviving(given: Mapping[str, Any], errors: Sequence[Any]) -> dict[str, list[Any]]:
-    """The values of each axis that are right on their own, so that the rest can be checked in spite of the wrong ones."""
+    """The values of each axis that are right on their own, to check what can be checked beside the wrong ones."""
     dropped = {(str(error["loc"][0]), *error["loc"][1:2]) for error in errors}
     return {
         key: [value for index, value in enumerate(_as_list(values)) if (key, index) not in dropped]
@@ -144,7 +144,9 @@ def _misfits(axes: Mapping[str, list[Any]], cards: Mapping[str, TaskCard]) -> li
     for model in (MODELS[name] for name in axes.get("models", ())):
         for task in (known[name] for name in axes.get("tasks", ())):
             if task.modality != model.modality:
-                problems.append(f"models: {model.name} reads {model.modality}s, {task.name} consists of {task.modality}s")
+                problems.append(
+                    f"models: {model.name} reads {model.modality}s, {task.name} consists of {task.modality}s"
+                )
             elif model.tasks and task.name not in model.tasks:
                 problems.append(f"models: {model.name} fits only {', '.join(model.tasks)}, not {task.name}")
         for init in axes.get("inits", ()):
@@ -190,7 +192,9 @@ def _settings_misfits(axes: Mapping[str, list[Any]], cards: Mapping[str, TaskCar
     known = {**TASKS, **cards}
     modalities = {known[name].modality for name in axes.get("tasks", ())}
     if modalities == {"text"} and settings.augmentation != "none":
-        problems.append(f"settings.augmentation: {settings.augmentation} is for images, the tasks are texts (set it to none)")
+        problems.append(
+            f"settings.augmentation: {settings.augmentation} is for images, the tasks are texts (set it to none)"
+        )
     if modalities == {"image"} and settings.max_length is not None:
         problems.append("settings.max_length: is for texts, the tasks are images (set it to null)")
     return problems

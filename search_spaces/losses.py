@@ -62,7 +62,7 @@ LOSSES: dict[str, LossCard] = {
             weight="e^-x",
             has_margin=False,
             pairwise=True,
-            source="Freund, Iyer, Schapire, Singer: An efficient boosting algorithm for combining preferences, JMLR 2003",
+            source="Freund, Iyer, Schapire, Singer: RankBoost, an efficient boosting algorithm, JMLR 2003",
         ),
     )
 }

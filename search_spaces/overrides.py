@@ -17,7 +17,7 @@ SPACE_KEYS = ("name", "description", "parts", *PART_KEYS)
 
 @dataclass(frozen=True)
 class Override:
-    """One change. ``part`` is the index of the part it is for, None for all; ``field`` is set for ``settings.field``."""
+    """One change. ``part`` is the index of its part, None for all; ``field`` is set for ``settings.field``."""
 
     text: str
     key: str

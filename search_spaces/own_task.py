@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -58,10 +59,8 @@ def _read_task(raw: dict[str, Any]) -> tuple[OwnTask | None, list[str]]:
     # What can still be said of the rest, so that the user sees every problem at once.
     wrong = {key.split(".")[0] for key, _ in found}
     rest = {"name": "x", "positive": ["x"]} | {key: value for key, value in raw.items() if key not in wrong}
-    try:
+    with contextlib.suppress(ValidationError):
         problems += OwnTask.model_validate(rest).inconsistencies()
-    except ValidationError:
-        pass
     return None, problems
 
 
@@ -120,7 +119,8 @@ def split_sizes(task: OwnTask, totals: tuple[int, int]) -> dict[str, tuple[int, 
     """
     splits = task.splits
     if isinstance(splits, SeedCountSplits):
-        sizes = {name: (getattr(splits.counts, name).negative, getattr(splits.counts, name).positive) for name in SPLITS}
+        wanted_of = {name: getattr(splits.counts, name) for name in SPLITS}
+        sizes = {name: (counts.negative, counts.positive) for name, counts in wanted_of.items()}
         for label, word in enumerate(("negatives", "positives")):
             wanted = sum(sizes[name][label] for name in SPLITS)
             if wanted > totals[label]:

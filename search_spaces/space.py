@@ -41,7 +41,7 @@ class Space:
     given: Mapping[str, Any]
 
     def to_dict(self) -> dict[str, Any]:
-        """The resolved space ready for JSON: complete settings and the own tasks' cards, so that nothing else is needed."""
+        """The resolved space ready for JSON: complete settings and own tasks' cards, so that nothing else is needed."""
         return {
             "name": self.name,
             "description": self.description,
@@ -80,9 +80,7 @@ def load_space(source: str | Path, overrides: Sequence[str] = ()) -> Space:
     if not isinstance(raw, dict):
         raise SpaceError(what, ["expected keys and values"])
 
-    problems = [
-        f"{key}: {unknown_key(str(key), SPACE_KEYS)}" for key in raw if key not in SPACE_KEYS
-    ]
+    problems = [f"{key}: {unknown_key(str(key), SPACE_KEYS)}" for key in raw if key not in SPACE_KEYS]
     words, parts, shape_problems = _shape(raw, path)
     problems += shape_problems
     changes: list[Override] = []
@@ -104,7 +102,7 @@ def load_space(source: str | Path, overrides: Sequence[str] = ()) -> Space:
     problems += card_problems
     grids, grid_problems = _read_parts(parts, cards)
     if card_problems:  # a task file that cannot be used leaves its axis empty, which is no second problem
-        grid_problems = [problem for problem in grid_problems if not problem.endswith("tasks: empty: give at least one")]
+        grid_problems = [line for line in grid_problems if not line.endswith("tasks: empty: give at least one")]
     problems += grid_problems
     if problems:
         raise SpaceError(what, problems)
@@ -122,9 +120,7 @@ def _find(source: str | Path) -> Path:
         if not path.is_file():
             raise SpaceError(f"space {text}", ["there is no such file"])
         return path
-    raise SpaceError(
-        f"space {text}", [f"neither a preset nor a YAML file; presets: {nearest(text, preset_names())}"]
-    )
+    raise SpaceError(f"space {text}", [f"neither a preset nor a YAML file; presets: {nearest(text, preset_names())}"])
 
 
 def _shape(raw: Mapping[str, Any], path: Path) -> tuple[dict[str, Any], list[dict[str, Any]], list[str]]:
@@ -171,8 +167,10 @@ def _own_cards(parts: Sequence[dict[str, Any]]) -> tuple[dict[str, TaskCard], li
     problems: list[str] = []
     for part in parts:
         tasks = part.get("tasks")
-        listed = tasks if isinstance(tasks, list) else [tasks]
-        for path in (task for task in listed if _is_task_file(task) and task not in names):
+        listed: list[Any] = tasks if isinstance(tasks, list) else [tasks]
+        for path in (str(task) for task in listed if _is_task_file(task)):
+            if path in names:
+                continue
             names[path] = None
             try:
                 card = load_own_card(Path(path))
@@ -183,7 +181,7 @@ def _own_cards(parts: Sequence[dict[str, Any]]) -> tuple[dict[str, TaskCard], li
                 problems.append(f"tasks: two task files are named {card.name!r}")
             names[path], cards[card.name] = card.name, card
         if any(_is_task_file(task) for task in listed):
-            named = [names[task] if _is_task_file(task) else task for task in listed]
+            named = [names[str(task)] if _is_task_file(task) else task for task in listed]
             part["tasks"] = [task for task in named if task is not None]
     return cards, problems
 

@@ -16,7 +16,7 @@ class _Loader(yaml.SafeLoader):
         """A mapping; raises ``yaml.YAMLError`` for a key that is given twice."""
         seen: set[Any] = set()
         for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+            key = self.construct_object(key_node, deep=True)
             if isinstance(key, str | int | float | bool):
                 if key in seen:
                     raise yaml.MarkedYAMLError(problem=f"{key!r} is given twice", problem_mark=key_node.start_mark)
@@ -28,12 +28,14 @@ _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in rules if not tag.endswith((":float", ":bool", ":timestamp"))]
     for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-_Loader.add_implicit_resolver(  # type: ignore[no-untyped-call]
+_Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
-    re.compile(r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"),
+    re.compile(
+        r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
+    ),
     list("-+0123456789."),
 )
-_Loader.add_implicit_resolver(  # type: ignore[no-untyped-call]
+_Loader.add_implicit_resolver(
     "tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
 )
 
@@ -41,7 +43,7 @@ _Loader.add_implicit_resolver(  # type: ignore[no-untyped-call]
 def parse_yaml(text: str) -> Any:
     """The value of a YAML document. Raises ``ValueError`` with line and column when it is not one."""
     try:
-        return yaml.load(text, Loader=_Loader)  # noqa: S506 (a SafeLoader)
+        return yaml.load(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
