@@ -69,3 +69,12 @@ def widen(tensor: Tensor) -> Tensor:
 def result_dtype(scores: Tensor) -> torch.dtype:
     """The loss's own dtype: that of the scores, but float32 for half precision, which cannot hold a mean."""
     return torch.float32 if scores.dtype in (torch.float16, torch.bfloat16) else scores.dtype
+
+
+def class_shares(weights: Tensor) -> Tensor:
+    """``weights`` (n,) in float64, scaled to sum to 1. Raises ``LossError`` unless >= 0, finite and not all zero."""
+    wide = widen(weights.detach())
+    total = wide.sum()
+    if not bool(torch.isfinite(total)) or bool((wide < 0).any()) or bool(total == 0):
+        raise LossError("weights must be finite, not negative, and not all zero (within a class, for a pairwise loss)")
+    return wide / total

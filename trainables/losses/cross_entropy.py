@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from search_spaces.cards import LossCard
-from trainables.losses.common import LossError, check_vectors, result_dtype, widen
+from trainables.losses.common import LossError, check_vectors, class_shares, result_dtype, widen
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,6 @@ class CrossEntropy:
         targets = widen(labels)
         if bool(((targets != 0) & (targets != 1)).any()):
             raise LossError(f"labels must be 0 or 1, got {sorted(set(labels.tolist()))[:5]}")
-        factors = None if weights is None else widen(weights)
-        losses = functional.binary_cross_entropy_with_logits(widen(scores), targets, weight=factors, reduction="none")
-        mean = losses.mean() if factors is None else losses.sum() / factors.sum()
+        losses = functional.binary_cross_entropy_with_logits(widen(scores), targets, reduction="none")
+        mean = losses.mean() if weights is None else class_shares(weights) @ losses
         return mean.to(result_dtype(scores))

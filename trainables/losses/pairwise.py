@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 
 from search_spaces.cards import LossCard
 from trainables.losses import kernels
-from trainables.losses.common import LossError, check_vectors, result_dtype, split_classes, widen
+from trainables.losses.common import check_vectors, class_shares, result_dtype, split_classes, widen
 from trainables.losses.surrogates import Surrogate
 
 
@@ -48,15 +48,6 @@ class PairwiseLoss:
         if weights is not None:
             shares = class_shares(weights[positives]), class_shares(weights[negatives])
         return pair_mean(self.surrogate, scores, positives, negatives, shares, self.method)
-
-
-def class_shares(weights: Tensor) -> Tensor:
-    """``weights`` (n,) in float64, scaled to sum to 1. Raises ``LossError`` unless >= 0, finite and not all zero."""
-    wide = widen(weights.detach())
-    total = wide.sum()
-    if not bool(torch.isfinite(total)) or bool((wide < 0).any()) or bool(total == 0):
-        raise LossError("weights must be finite, not negative, and not all zero within a class")
-    return wide / total
 
 
 def pair_mean(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from trainables.losses.surrogates import Surrogate
@@ -22,5 +21,9 @@ def sums(surrogate: Surrogate, orders: Sequence[int], p: Tensor, q: Tensor, weig
     if rows >= p.numel():
         x = p[:, None] - q
         return [surrogate.derivative(x, order) @ weights for order in orders]
-    parts = [[surrogate.derivative(tile[:, None] - q, order) @ weights for order in orders] for tile in p.split(rows)]
-    return [torch.cat([part[index] for part in parts]) for index in range(len(orders))]
+    out = [p.new_empty(p.numel(), weights.shape[1]) for _ in orders]
+    for start in range(0, p.numel(), rows):
+        x = p[start : start + rows, None] - q
+        for result, order in zip(out, orders, strict=True):
+            result[start : start + rows] = surrogate.derivative(x, order) @ weights
+    return out

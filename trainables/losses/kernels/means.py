@@ -5,16 +5,25 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trainables.losses.kernels.sums import column_sums, row_sums
+from trainables.losses.kernels.sums import column_sums, row_sums, takes_matrix
 from trainables.losses.surrogates import Surrogate
 
 Shares = tuple[Tensor, Tensor] | None
+"""The two classes' weights (n+,) and (n-,), each summing to 1; None for equal weights."""
 
 
 def mean_and_gradient(
     surrogate: Surrogate, p: Tensor, q: Tensor, shares: Shares = None, method: str = "auto"
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The mean of the surrogate over pairs and its derivatives by ``p`` (n+,) and ``q`` (n-,), all float64."""
+    if takes_matrix(surrogate, p, q, method):
+        # training batches live here: one matrix for everything, and as few calls as the plain formula
+        x = p[:, None] - q
+        values, weights, pairs = surrogate.value(x), surrogate.weight(x), x.numel()
+        if shares is None:
+            return values.sum() / pairs, weights.sum(1) / -pairs, weights.sum(0) / pairs
+        of_p, of_q = shares
+        return of_p @ values @ of_q, -of_p * (weights @ of_q), of_q * (of_p @ weights)
     of_p, of_q = shares if shares is not None else _equal(p, q)
     values, weights = row_sums(surrogate, (0, 1), p, q, of_q[:, None], method)
     (by_column,) = column_sums(surrogate, (1,), p, q, of_p[:, None], method)
