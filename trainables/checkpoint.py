@@ -27,7 +27,7 @@ from trainables.phases import ce_updates
 FORMAT = 1
 
 
-@dataclass
+@dataclass(eq=False)
 class Progress:
     """How far a run has come. ``update`` counts the updates made.
 
@@ -42,7 +42,7 @@ class Progress:
     scores: dict[str, Tensor] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TrainState:
     """A run after ``progress.update`` updates. It shares no memory with the run it was taken from.
 
@@ -106,9 +106,7 @@ class TrainState:
 
 def capture(config: TrialConfig, progress: Progress, module: nn.Module, optimizer: Optimizer) -> TrainState:
     """The state of a run between two updates, copied."""
-    frozen = _frozen(module)
-    changing = {name: value for name, value in module.state_dict().items() if name not in frozen}
-    return TrainState(config, *copy.deepcopy((progress, changing, optimizer.state_dict())))
+    return TrainState(config, *copy.deepcopy((progress, _changing(module), optimizer.state_dict())))
 
 
 def restore(state: TrainState, config: TrialConfig, module: nn.Module, optimizer: Optimizer) -> Progress:
@@ -120,11 +118,12 @@ def restore(state: TrainState, config: TrialConfig, module: nn.Module, optimizer
     check_continues(state, config)
     # Optimizers keep the very tensors they load, so that two runs forked from one state would share their moments.
     progress, changing, moments = copy.deepcopy((state.progress, state.model, state.optimizer))
-    missing, unexpected = module.load_state_dict(changing, strict=False)
-    lacking = set(missing) - _frozen(module)
-    if lacking or unexpected:
-        names = ", ".join(sorted([*lacking, *unexpected])[:5])
+    shapes = {name: value.shape for name, value in _changing(module).items()}
+    differing = shapes.items() ^ {name: value.shape for name, value in changing.items()}.items()
+    if differing:
+        names = ", ".join(sorted({name for name, _ in differing})[:5])
         raise TrialError(f"the state is of another model than {config.model!r} (first differing tensors: {names})")
+    module.load_state_dict(changing, strict=False)
     optimizer.load_state_dict(moments)
     return progress
 
@@ -150,6 +149,7 @@ def check_continues(state: TrainState, config: TrialConfig) -> None:
         )
 
 
-def _frozen(module: nn.Module) -> set[str]:
+def _changing(module: nn.Module) -> dict[str, Tensor]:
     parameters = module.named_parameters(remove_duplicate=False)
-    return {name for name, parameter in parameters if not parameter.requires_grad}
+    frozen = {name for name, parameter in parameters if not parameter.requires_grad}
+    return {name: value for name, value in module.state_dict().items() if name not in frozen}

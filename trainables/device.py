@@ -7,6 +7,7 @@ import os
 import resource
 import sys
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,18 +26,19 @@ def execution(device: torch.device, threads: int) -> Iterator[None]:
     """
     # cuBLAS reads this once, when its first handle is made; without it matrix products may differ between runs.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    options: Any = torch.utils.deterministic  # a module of another class, which type checkers do not know
     before = (
         torch.get_num_threads(),
         torch.are_deterministic_algorithms_enabled(),
         torch.is_deterministic_algorithms_warn_only_enabled(),
         torch.backends.cudnn.benchmark,
-        torch.utils.deterministic.fill_uninitialized_memory,
+        options.fill_uninitialized_memory,
     )
     try:
         torch.set_num_threads(threads)
         torch.use_deterministic_algorithms(True, warn_only=device.type != "cpu")
         torch.backends.cudnn.benchmark = False
-        torch.utils.deterministic.fill_uninitialized_memory = False
+        options.fill_uninitialized_memory = False  # costs time; nothing here reads memory it did not write
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
         yield
@@ -44,7 +46,7 @@ def execution(device: torch.device, threads: int) -> Iterator[None]:
         torch.set_num_threads(before[0])
         torch.use_deterministic_algorithms(before[1], warn_only=before[2])
         torch.backends.cudnn.benchmark = before[3]
-        torch.utils.deterministic.fill_uninitialized_memory = before[4]
+        options.fill_uninitialized_memory = before[4]
 
 
 def to_device(inputs: Inputs, device: torch.device) -> Inputs:

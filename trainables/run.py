@@ -142,8 +142,8 @@ def advance(run: Run, until: int) -> None:
 def make_update(run: Run, batches: list[tuple[Inputs, Batch]]) -> float:
     """One optimizer update from its micro-batches. Returns the loss before it.
 
-    Under accumulation the loss is the mean over the micro-batches' losses; a pairwise loss then compares the examples
-    of one micro-batch only (mean of the parts' pair means), which is not the pair mean of the undivided batch.
+    Under accumulation the loss is the mean of the micro-batches' losses, by size: for CE that of the undivided batch,
+    for a pairwise loss not, since only examples of one micro-batch are compared (it is the mean of their pair means).
     """
     config, update = run.config, run.progress.update
     name, objective = run.phases.at(update)
@@ -157,7 +157,7 @@ def make_update(run: Run, batches: list[tuple[Inputs, Batch]]) -> float:
         labels = torch.from_numpy(batch.labels).to(run.device)
         if logits.shape != labels.shape:
             raise TrialError(f"model {config.model!r} gave logits of shape {tuple(logits.shape)}, not {(len(labels),)}")
-        loss = objective(logits, labels) / len(batches)
+        loss = objective(logits, labels) * (len(labels) / config.batch_size)
         loss.backward()  # type: ignore[no-untyped-call]
         total += loss.item()
     where = f"at update {update + 1} of {config.total_updates}"
@@ -199,9 +199,9 @@ def epoch_row(run: Run, aucs: dict[str, float]) -> EpochRow:
     """The row of the epoch that has just ended.
 
     ``train_loss`` is the mean of the epoch's update losses, each taken before its update, in training mode; in the
-    epoch of the switch it therefore mixes CE and the pairwise loss. ``learning_rate_now`` is the rate after
-    ``update`` updates, which the next one would use (0 at the end of a cosine). ``seconds`` is the wall time of the
-    epoch, its evaluation included, loading and building excluded; ``gpu_seconds`` the same on a GPU, else 0.
+    epoch of the switch it therefore mixes CE and the pairwise loss. ``learning_rate_now`` is the rate of
+    the epoch's last update: the next one's would differ between runs that part there. ``seconds`` is the wall time of
+    the epoch, its evaluation included, loading and building excluded; ``gpu_seconds`` the same on a GPU, else 0.
     """
     config, progress = run.config, run.progress
     return {
@@ -211,7 +211,7 @@ def epoch_row(run: Run, aucs: dict[str, float]) -> EpochRow:
         "train_auc": aucs["train"],
         "val_auc": aucs["validation"],
         "test_auc": aucs["test"],
-        "learning_rate_now": learning_rate(config, progress.update),
+        "learning_rate_now": learning_rate(config, progress.update - 1),
         "seconds": progress.seconds,
         "gpu_seconds": progress.seconds if run.device.type == "cuda" else 0.0,
         "peak_memory_bytes": peak_memory_bytes(run.device),

@@ -39,8 +39,8 @@ class BatchSampler:
     """The batches of a run. ``members[c]`` holds the positions of class c's examples in the training split.
 
     ``shares`` is (B-, B+). ``parts`` is the number of micro-batches an update is cut into (gradient accumulation);
-    each holds both classes in proportion, so that batch normalisation and the pairs of a micro-batch see the
-    prescribed share of positives.
+    each holds both classes in proportion (rounded where a share is not a multiple of ``parts``), so that batch
+    normalisation and the pairs of a micro-batch see the prescribed share of positives.
     """
 
     members: tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -50,7 +50,7 @@ class BatchSampler:
     parts: int = 1
 
     def micro_batches(self, update: int) -> tuple[Batch, ...]:
-        """The micro-batches of the update made after ``update`` others (0-based), ``parts`` of equal size."""
+        """The micro-batches of the update made after ``update`` others (0-based), ``parts`` of them."""
         epoch, step = divmod(update, self.updates_per_epoch)
         slots = [np.arange(step * share, (step + 1) * share) for share in self.shares]
         chosen = [self._stream(label, epoch, slots[label]) for label in (0, 1)]
@@ -61,9 +61,9 @@ class BatchSampler:
         batches = []
         for part in range(self.parts):
             cut = [slice(part * share // self.parts, (part + 1) * share // self.parts) for share in self.shares]
-            indices = np.concatenate([chosen[label][cut[label]] for label in (0, 1)])
-            labels = np.repeat(np.array([0, 1], dtype=np.int64), [share // self.parts for share in self.shares])
-            batches.append(Batch(indices, labels, np.concatenate([seeds[label][cut[label]] for label in (0, 1)])))
+            indices = [chosen[label][cut[label]] for label in (0, 1)]
+            labels = np.repeat(np.array([0, 1], dtype=np.int64), [len(each) for each in indices])
+            batches.append(Batch(np.concatenate(indices), labels, np.concatenate([seeds[c][cut[c]] for c in (0, 1)])))
         return tuple(batches)
 
     def _stream(self, label: int, epoch: int, slots: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -94,7 +94,7 @@ def make_sampler(
     """The sampler for training ``labels`` (n,) in {0, 1}.
 
     Raises ``DataError`` when a batch would hold one class only, because the class is empty or its share is 0, and
-    ``TrialError`` when ``accumulation`` does not divide both shares.
+    ``TrialError`` when ``accumulation`` leaves a part without one of the classes.
     """
     try:
         shares = class_shares(batch_size, positive_fraction)
@@ -104,9 +104,9 @@ def make_sampler(
     for name, share, examples in zip(("negative", "positive"), shares, members, strict=True):
         if len(examples) == 0:
             raise DataError(f"the training split has no {name} example: every batch would have one class only")
-        if share % accumulation:
+        if share < accumulation:
             raise TrialError(
-                f"accumulation {accumulation} does not divide the {share} {name} examples of a batch of {batch_size} "
-                f"({shares[0]} negatives, {shares[1]} positives): every part must hold both classes in proportion"
+                f"accumulation {accumulation} cuts the {share} {name} examples of a batch of {batch_size} into more "
+                "parts than there are: every part must hold both classes"
             )
     return BatchSampler(members, shares, updates_per_epoch, seed, accumulation)

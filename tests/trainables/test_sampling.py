@@ -141,9 +141,15 @@ def test_accumulation_cuts_the_same_update_into_parts_of_equal_composition() -> 
         assert sorted(again) == drawn
 
 
-def test_accumulation_that_does_not_divide_both_shares_is_refused() -> None:
-    with pytest.raises(TrialError, match=r"accumulation 4 does not divide the 6 negative"):
-        sampler_of(60, 20, epochs_updates=10, accumulation=4)
+def test_parts_are_as_even_as_the_shares_allow() -> None:
+    sampler, _ = sampler_of(60, 20, batch_size=24, epochs_updates=10, accumulation=4)  # 18 and 6 in four parts
+    compositions = [Counter(part.labels.tolist()) for part in sampler.micro_batches(3)]
+    assert [(count[0], count[1]) for count in compositions] == [(4, 1), (5, 2), (4, 1), (5, 2)]
+
+
+def test_accumulation_that_leaves_a_part_without_a_class_is_refused() -> None:
+    with pytest.raises(TrialError, match=r"accumulation 3 cuts the 2 positive examples"):
+        sampler_of(60, 20, epochs_updates=10, accumulation=3)
 
 
 @pytest.mark.parametrize(("negatives", "positives", "word"), [(0, 5, "negative"), (5, 0, "positive")])
