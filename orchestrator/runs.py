@@ -1,0 +1,248 @@
+"""The files of ``STORE/runs``: what is done, what is broken, and the rows.
+
+A trial's rows are in ``<trial_id>.parquet`` or, after ``compact``, in a row group of ``compact-<hash>.parquet``. Every
+reader checks every file's digest; a file (or row group) that does not match is named and its trials are not done.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from orchestrator.files import Files
+from orchestrator.integrity import BrokenFileError, Group, Summary, check, serialise
+from orchestrator.schema import RUN_SCHEMA, SCHEMA_VERSION, conform
+
+FOLDER = "runs"
+COMPACT = "compact-"
+
+_ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class BrokenFile:
+    """A file of the store that is not what was written. ``path`` is relative to the store."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Record:
+    """Where the rows of one finished trial are: a file of ``runs`` and a row group in it."""
+
+    name: str
+    group: int
+    summary: Summary
+
+    @property
+    def trial_id(self) -> str:
+        """The trial's id."""
+        return str(self.summary["trial_id"])
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What ``runs`` holds. A trial found more than once counts once: ``records`` has the copy that finished first (a
+    kill during ``compact`` leaves copies), ``duplicates`` the others. ``files`` are the intact names."""
+
+    records: dict[str, Record] = field(default_factory=dict)
+    broken: tuple[BrokenFile, ...] = ()
+    duplicates: tuple[Record, ...] = ()
+    files: tuple[str, ...] = ()
+
+    @property
+    def done(self) -> frozenset[str]:
+        """Ids of the trials whose rows are there and intact."""
+        return frozenset(self.records)
+
+
+def run_name(trial_id: str) -> str:
+    """The file of ``runs`` one trial is written to."""
+    return f"{trial_id}.parquet"
+
+
+def is_compact(name: str) -> bool:
+    """Whether a file of ``runs`` was made by ``compact``."""
+    return name.startswith(COMPACT)
+
+
+def scan_runs(files: Files, visit: Callable[[str, bytes, tuple[Group, ...]], None] | None = None) -> Scan:
+    """Check every file of ``runs``; ``visit`` gets each file that holds at least one intact row group."""
+    records: dict[str, Record] = {}
+    duplicates: list[Record] = []
+    broken: list[BrokenFile] = []
+    intact: list[str] = []
+    for name, data in _each(files):
+        try:
+            groups = _groups(name, data)
+        except BrokenFileError as error:
+            broken.append(BrokenFile(f"{FOLDER}/{name}", str(error)))
+            continue
+        damaged = [group for group in groups if not group.intact]
+        if damaged:
+            broken.append(BrokenFile(f"{FOLDER}/{name}", _damage(groups, damaged)))
+        else:
+            intact.append(name)
+        for group in groups:
+            if group.intact:
+                for summary in group.trials:
+                    record = Record(name, group.number, summary)
+                    other = records.setdefault(record.trial_id, record)
+                    if other is not record:
+                        first, second = sorted((other, record), key=_age)
+                        records[record.trial_id] = first
+                        duplicates.append(second)
+        if visit is not None and len(damaged) < len(groups):
+            visit(name, data, groups)
+    return Scan(records, tuple(broken), tuple(duplicates), tuple(intact))
+
+
+def read_rows(files: Files, wanted: Collection[str] | None = None) -> tuple[pa.Table, Scan]:
+    """The rows of every intact trial (or of those in ``wanted``), ordered by trial and epoch, and the scan behind them.
+
+    Files are parsed on all CPUs; Arrow releases the interpreter lock while it decodes.
+    """
+    pending: list[tuple[str, tuple[Group, ...], Future[list[pa.Table]]]] = []
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+
+        def parse(name: str, data: bytes, groups: tuple[Group, ...]) -> None:
+            chosen = tuple(group for group in groups if group.intact and _wants(group, wanted))
+            if chosen:
+                pending.append((name, chosen, pool.submit(_parse, data, chosen)))
+
+        scan = scan_runs(files, parse)
+        tables: list[pa.Table] = [RUN_SCHEMA.empty_table()]
+        unreadable: list[BrokenFile] = []
+        for name, chosen, future in pending:
+            try:
+                parsed = future.result()
+            except (pa.ArrowException, OSError, KeyError) as error:
+                unreadable.append(BrokenFile(f"{FOLDER}/{name}", f"as written, but pyarrow cannot read it: {error}"))
+                continue
+            for group, table in zip(chosen, parsed, strict=True):
+                ids = [str(trial["trial_id"]) for trial in group.trials]
+                place = (name, group.number)
+                kept = [key for key in ids if _place(scan.records[key]) == place and (wanted is None or key in wanted)]
+                if len(kept) < len(ids):
+                    table = table.filter(pc.is_in(table.column("trial_id"), value_set=pa.array(kept, pa.string())))
+                tables.append(table)
+    bad = {file.path for file in unreadable}
+    records = {key: record for key, record in scan.records.items() if f"{FOLDER}/{record.name}" not in bad}
+    return _sorted(tables), replace(scan, records=records, broken=scan.broken + tuple(unreadable))
+
+
+def read_records(files: Files, records: Iterable[Record]) -> pa.Table:
+    """The rows of exactly these copies, ordered by trial and epoch. Raises ``BrokenFileError`` if one is gone by now."""
+    places: dict[str, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for record in records:
+        places[record.name][record.group].append(record.trial_id)
+    tables = [RUN_SCHEMA.empty_table()]
+    for path, data in files.read_many([f"{FOLDER}/{name}" for name in places]):
+        wanted = places[path.removeprefix(f"{FOLDER}/")]
+        groups = tuple(group for group in check(data or b"") if group.number in wanted)
+        if not all(group.intact for group in groups):
+            raise BrokenFileError(f"{path} was damaged while it was read")
+        for group, table in zip(groups, _parse(data or b"", groups), strict=True):
+            ids = wanted[group.number]
+            if len(ids) < len(group.trials):
+                table = table.filter(pc.is_in(table.column("trial_id"), value_set=pa.array(ids, pa.string())))
+            tables.append(table)
+    return _sorted(tables)
+
+
+def _wants(group: Group, wanted: Collection[str] | None) -> bool:
+    return wanted is None or any(trial["trial_id"] in wanted for trial in group.trials)
+
+
+def _parse(data: bytes, groups: tuple[Group, ...]) -> list[pa.Table]:
+    source = pq.ParquetFile(pa.BufferReader(data))
+    return [conform(source.read_row_group(group.number, use_threads=False), RUN_SCHEMA) for group in groups]
+
+
+def differing_copies(files: Files, scan: Scan) -> tuple[Record, ...]:
+    """The duplicates of ``scan`` whose rows are not those of the copy that counts."""
+    by_file: dict[str, list[Record]] = defaultdict(list)
+    for copy in scan.duplicates:
+        by_file[copy.name].append(copy)
+    differing = []
+    for copies in by_file.values():
+        kept = read_records(files, [scan.records[copy.trial_id] for copy in copies])
+        if not read_records(files, copies).equals(kept):
+            for copy in copies:
+                if not read_records(files, [copy]).equals(read_records(files, [scan.records[copy.trial_id]])):
+                    differing.append(copy)
+    return tuple(differing)
+
+
+def run_bytes(groups: list[tuple[pa.Table, list[Summary]]], *, compact: bool) -> bytes:
+    """A checkable file of ``runs`` with one row group per entry."""
+    metadata = {"aucsweep.schema_version": str(SCHEMA_VERSION)}
+    return serialise(groups, RUN_SCHEMA, metadata=metadata, compact=compact)
+
+
+def summarise(table: pa.Table) -> Summary:
+    """The index entry of one trial's rows."""
+    first, last = table.slice(0, 1).to_pylist()[0], table.slice(len(table) - 1).to_pylist()[0]
+    seconds = [value for value in table.column("seconds").to_pylist() if value is not None]
+    return {
+        "trial_id": first["trial_id"],
+        "task": first["task"],
+        "model": first["model"],
+        "finished_at": first["finished_at"].timestamp(),
+        "epochs": len(table),
+        "updates": last["update"],
+        "seconds": sum(seconds) if len(seconds) == len(table) else None,
+    }
+
+
+def _each(files: Files) -> Iterator[tuple[str, bytes]]:
+    """Every file once. One that vanishes meanwhile was merged by ``compact`` into one that a new listing shows."""
+    seen: set[str] = set()
+    for _ in range(_ROUNDS):
+        vanished = False
+        for name, data in files.read_many([f"{FOLDER}/{name}" for name in files.names(FOLDER) if name not in seen]):
+            if data is None:
+                vanished = True
+            else:
+                seen.add(name.removeprefix(f"{FOLDER}/"))
+                yield name.removeprefix(f"{FOLDER}/"), data
+        if not vanished:
+            return
+
+
+def _groups(name: str, data: bytes) -> tuple[Group, ...]:
+    groups = check(data)
+    if not is_compact(name):
+        trials = [str(trial["trial_id"]) for group in groups for trial in group.trials]
+        if [run_name(trial) for trial in trials] != [name]:
+            raise BrokenFileError(f"misnamed: it holds the trial {', '.join(trials)}")
+        if not groups[0].intact:
+            raise BrokenFileError("its rows' digest does not match: bytes have changed")
+    return groups
+
+
+def _damage(groups: tuple[Group, ...], damaged: list[Group]) -> str:
+    lost = [str(trial["trial_id"]) for group in damaged for trial in group.trials]
+    kept = sum(len(group.trials) for group in groups) - len(lost)
+    shown = ", ".join(lost[:5]) + (f" and {len(lost) - 5} more" if len(lost) > 5 else "")
+    return f"bytes have changed in {len(damaged)} of {len(groups)} row groups: lost {shown}; {kept} trials are intact"
+
+
+def _age(record: Record) -> tuple[float, str]:
+    return float(record.summary["finished_at"]), record.name
+
+
+def _sorted(tables: list[pa.Table]) -> pa.Table:
+    return pa.concat_tables(tables).combine_chunks().sort_by([("trial_id", "ascending"), ("epoch", "ascending")])
+
+
+def _place(record: Record) -> tuple[str, int]:
+    return record.name, record.group
