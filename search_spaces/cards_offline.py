@@ -47,9 +47,9 @@ CARDS = (
         negative="defect probability 0",
         counts={"train": (600, 60), "validation": (280, 90), "test": (280, 90)},
         split="cells of one module lie side by side and carry no module id, so whole blocks are split: the 2,624 "
-        "images in file order are cut into 24 contiguous blocks (as numpy.array_split does), four neighbouring blocks form "
-        "a group, and the seed gives two blocks of each group to train, one to validation and one to test; the counts of "
-        "each class are then drawn by seed from the split's blocks",
+        "images in file order are cut into 24 contiguous blocks (as numpy.array_split does), four neighbouring blocks "
+        "form a group, and the seed gives two blocks of each group to train, one to validation and one to test; the "
+        "counts of each class are then drawn by seed from the split's blocks",
         seeded=True,
         loader="solar",
         options={"image_size": 96, "blocks": 24, "group": 4},

@@ -1,0 +1,80 @@
+"""The cards against the published split sizes and against the rules that are said to give them."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from search_spaces.cards import SPLITS
+from search_spaces.errors import SpaceError
+from search_spaces.losses import LOSSES
+from search_spaces.models import MODELS
+from search_spaces.tasks import TASKS, task_card
+
+with (Path(__file__).parent / "split_sizes.csv").open(newline="") as file:
+    PUBLISHED = {row["task"]: row for row in csv.DictReader(file)}
+BY_TITLE = {card.title: card for card in TASKS.values()}
+
+
+@pytest.mark.parametrize("title", PUBLISHED)
+def test_published_split_sizes(title):
+    row, card = PUBLISHED[title], BY_TITLE[title]
+    for split, short in zip(SPLITS, ("train", "val", "test"), strict=True):
+        assert card.counts[split] == (int(row[f"{short}_neg"]), int(row[f"{short}_pos"]))
+        assert sum(card.counts[split]) == int(row[f"{short}_n"])
+    assert card.modality == {"cv": "image", "nlp": "text"}[row["kind"]]
+
+
+def test_every_card_is_complete():
+    assert len(PUBLISHED) == 16
+    for name, card in TASKS.items():
+        assert card.name == name
+        assert set(card.counts) == set(SPLITS)
+        assert card.classes == 2
+        for text in (card.title, card.source, card.licence, card.construction, card.split, card.get, card.revision):
+            assert text.strip()
+
+
+@pytest.mark.parametrize(
+    ("name", "positives", "negatives"),
+    [
+        ("dog-breeds", 192 + 178, 150 + 218),
+        ("aptos", 193 + 295, 999),
+        ("ham10000", 1113, 6705),
+        ("rice-disease", 40, 40),
+        ("mnist-8-low-shot", 500, 9 * 500),
+        ("drug-reviews", 161 + 95, 385 + 247),
+    ],
+)
+def test_splits_use_up_the_source(name, positives, negatives):
+    counts = TASKS[name].counts
+    assert sum(counts[split][1] for split in SPLITS) == positives
+    assert sum(counts[split][0] for split in SPLITS) == negatives
+
+
+def test_both_mnist_tasks_share_validation_and_test():
+    full, few = TASKS["mnist-8-low-shot"], TASKS["mnist-8-low-shot-12"]
+    assert few.counts["train"] == (2250, 12)
+    assert {split: few.counts[split] for split in SPLITS[1:]} == {split: full.counts[split] for split in SPLITS[1:]}
+    assert all(full.counts[split][0] % 9 == 0 for split in SPLITS)  # the same number of every other digit
+
+
+def test_unknown_task_names_the_nearest():
+    with pytest.raises(SpaceError, match="did you mean ham10000"):
+        task_card("ham1000")
+    own = TASKS["aptos"]
+    assert task_card("mine", {"mine": own}) is own
+
+
+def test_parameters_of_the_plain_mlp():
+    assert MODELS["plain-mlp"].parameters == (784 + 1) * 128 + 5 * (128 + 1) * 128 + (128 + 1)
+    assert MODELS["plain-mlp"].flops == pytest.approx(2 * (784 * 128 + 5 * 128 * 128 + 128), rel=0.01)
+
+
+def test_cards_are_keyed_by_their_names():
+    assert all(name == card.name for name, card in MODELS.items())
+    assert all(name == card.name for name, card in LOSSES.items())
+    assert list(LOSSES) == ["ce", "square", "hinge", "squared_hinge", "logistic", "exponential"]
+    assert [name for name, card in LOSSES.items() if card.has_margin] == ["square", "hinge", "squared_hinge"]
+    assert [name for name, card in LOSSES.items() if not card.pairwise] == ["ce"]
+    assert all(set(card.tasks) <= set(TASKS) for card in MODELS.values())
