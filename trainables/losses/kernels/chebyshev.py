@@ -3,7 +3,7 @@
 Scores are put in bins of width w <= 4. For a p and a q whose bins are d apart, x = d w + (u - v) w / 2 with u, v in
 [-1, 1], and the kernel is interpolated at K x K Chebyshev nodes; its nearest singularity is at distance pi from the
 real axis, so that K = log(1 / tolerance) / asinh(2 pi / w) gives the tolerance. The K x K matrices depend on d alone.
-Bins more than 40 below are replaced by their asymptote -x (error e^-40); bins above are kept until e^-x underflows.
+Where |x| is beyond 40 the kernel is replaced by its asymptote, -x or e^-x (relative error e^-40), which separates.
 Value and weight agree with the pair matrix to about 1e-13 relative; the scores need no particular range.
 """
 
@@ -20,8 +20,8 @@ from trainables.losses.kernels import matrix
 from trainables.losses.surrogates import Surrogate
 
 WIDTH = 4.0
-LINEAR_FROM = 40.0
-UNDERFLOW_FROM = 750.0
+FAR = 40.0
+UNDERFLOW = 750.0
 TOLERANCE = 1e-15
 CHUNK = 8192
 MOST_BINS = 1 << 15
@@ -45,11 +45,12 @@ def sums(surrogate: Surrogate, orders: Sequence[int], p: Tensor, q: Tensor, weig
     out = targets.scatter(spread.reshape(bins, nodes, len(orders) * columns))
     results = [out[:, slot * columns : (slot + 1) * columns] for slot in range(len(orders))]
 
-    first_linear = math.ceil(LINEAR_FROM / width) + 1
-    if bins > first_linear:
-        mass, first = sources.tails(weights, q - low, first_linear, targets.index)
-        asymptote = {0: lambda: first - (p - low)[:, None] * mass, 1: lambda: mass, 2: lambda: torch.zeros_like(mass)}
-        results = [result + asymptote[order]() for result, order in zip(results, orders, strict=True)]
+    reach = math.ceil(FAR / width)
+    if bins > reach + 1:
+        mass, first = sources.tails(weights, q - low, reach + 1, targets.index)
+        decayed = sources.decayed(weights, reach + 1, targets)
+        above = {0: lambda: first - (p - low)[:, None] * mass, 1: lambda: mass, 2: lambda: torch.zeros_like(mass)}
+        results = [result + decayed + above[order]() for result, order in zip(results, orders, strict=True)]
     return results
 
 
@@ -61,6 +62,7 @@ class _Binned:
         index = ((ordered - low) / width).floor().clamp(0, bins - 1).to(torch.int64)
         centres = low + (index.to(ordered.dtype) + 0.5) * width
         self.u = (ordered - centres) * (2 / width)
+        self.width = width
         self.bins, self.nodes = bins, nodes
         self.index = torch.empty_like(index)
         self.index[self.order] = index
@@ -95,6 +97,24 @@ class _Binned:
         picked = above[(targets + distance).clamp(max=self.bins)]
         return picked[:, : weights.shape[1]], picked[:, weights.shape[1] :]
 
+    def decayed(self, weights: Tensor, distance: int, targets: _Binned) -> Tensor:
+        """The sum of weight_j e^(q_j - p_i) over all bins at least ``distance`` below each target's bin.
+
+        Bin b's own part is scaled to its centre, and E_b = part_b + e^-w E_(b-1) is unrolled by doubling.
+        """
+        half = self.width / 2
+        parts = weights[self.order] * torch.exp(self.u * half)[:, None]
+        running = weights.new_zeros(self.bins + distance, weights.shape[1])
+        running[distance:].index_add_(0, self.index[self.order], parts)
+        step = 1
+        while step < self.bins and step * self.width < UNDERFLOW:
+            running[step:] += math.exp(-step * self.width) * running[:-step].clone()
+            step *= 2
+        ordered = running[targets.index[targets.order]] * torch.exp(-targets.u * half - distance * self.width)[:, None]
+        out = torch.empty_like(ordered)
+        out[targets.order] = ordered
+        return out
+
     def _chunks(self) -> Iterator[tuple[Tensor, int, list[tuple[int, int, int]]]]:
         """The basis (K, m) of each chunk of sorted scores, its start, and the (bin, first, last) it is made of."""
         position = begin = 0
@@ -113,13 +133,12 @@ class _Binned:
 def _spread(surrogate: Surrogate, orders: Sequence[int], gathered: Tensor, width: float) -> Tensor:
     """(bins, K, orders, k): the near field, every bin's gathered series taken through the kernel to every bin."""
     bins, nodes, columns = gathered.shape
-    farthest = min(bins - 1, math.ceil(UNDERFLOW_FROM / width))
-    nearest = -min(bins - 1, math.ceil(LINEAR_FROM / width))
+    reach = min(bins - 1, math.ceil(FAR / width))
     points, to_series = _nodes(nodes)
     points, to_series = points.to(gathered.device), to_series.to(gathered.device)
     x = (width / 2) * (points[:, None] - points)
     out = gathered.new_zeros(bins, nodes, len(orders), columns)
-    for distance in range(nearest, farthest + 1):
+    for distance in range(-reach, reach + 1):
         source = gathered[max(0, -distance) : bins - max(0, distance)]
         target = out[max(0, distance) : bins - max(0, -distance)]
         for slot, order in enumerate(orders):
