@@ -40,8 +40,15 @@ def stream_seed(stream: str, seed: int, *counters: int) -> int:
 
 
 def seed_torch(stream: str, seed: int, *counters: int) -> None:
-    """Seed torch's global generators, of the CPU and every GPU, for one random decision."""
-    torch.manual_seed(stream_seed(stream, seed, *counters))
+    """Seed torch's global generators, of the CPU and of every GPU in use, for one random decision.
+
+    ``torch.manual_seed`` without what makes it slow (0.3 ms against 3 us): it records a stack trace for each kind of
+    device that has not been started.
+    """
+    value = stream_seed(stream, seed, *counters)
+    torch.default_generator.manual_seed(value)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(value)
 
 
 def permutation(size: int, stream: str, seed: int, *counters: int) -> NDArray[np.int64]:

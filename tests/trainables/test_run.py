@@ -16,12 +16,16 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 
+from search_spaces.batches import updates_per_epoch
 from search_spaces.errors import DataError, NonFiniteError, SpaceError, TrialError, TrialTimeout
+from search_spaces.tasks import task_card
 from search_spaces.trial import TrialConfig
 from trainables import run as run_module
-from trainables.context import EpochRow
+from trainables.checkpoint import TrainState
+from trainables.context import EpochRow, TrialContext
 from trainables.data import Split
-from trainables.run import run_trial
+from trainables.device import execution
+from trainables.run import advance, prepare_run, run_trial
 from trainables.seeding import permutation, stream_seed
 
 Make = Callable[..., TrialConfig]
@@ -369,3 +373,43 @@ def test_a_loaders_error_crosses_worker_processes_with_its_class(config_of: Make
     for workers in (0, 1):
         with pytest.raises(DataError, match=r"12\.png is truncated"):
             run_trial(config_of(), toy.context(tmp_path, workers=workers))
+
+
+REAL = [
+    # 2,250 negatives in steps of 384 are 6 updates; 784-128x6-1 has these many weights and biases.
+    ("mnist-8-low-shot", "plain-mlp", 512, 6, 784 * 128 + 5 * 128 * 128 + 6 * 128 + 129),
+    # 129 positives in steps of 16 are 9 updates; a model with dropout that reads tensors by name.
+    ("drug-reviews", "small-transformer", 64, 9, None),
+]
+
+
+@pytest.mark.parametrize(("task", "model", "batch_size", "updates", "parameters"), REAL)
+def test_a_built_in_task_trains_and_a_cut_run_is_bit_equal(
+    config_of: Make, tmp_path: Path, task: str, model: str, batch_size: int, updates: int, parameters: int | None
+) -> None:
+    card = task_card(task)
+    config = config_of(
+        task=task,
+        task_revision=card.revision,
+        model=model,
+        batch_size=batch_size,
+        epochs=1,
+        updates_per_epoch=updates_per_epoch(card.counts["train"], batch_size, 0.25),
+        warmup_updates=updates // 2,
+        optimizer="adamw",
+        momentum=0.0,
+        learning_rate=1e-3,
+    )
+    assert config.updates_per_epoch == updates
+    context = TrialContext(data_root=tmp_path)
+    outcome = run_trial(config, context)
+    if parameters is not None:
+        assert outcome.parameters == outcome.trainable_parameters == parameters
+    labels = outcome.scores["test_labels"]
+    assert np.bincount(labels).tolist() == list(card.counts["test"])
+    assert outcome.rows[0]["test_auc"] == pytest.approx(roc_auc_score(labels, outcome.scores["test"]), abs=1e-15)
+    with execution(torch.device("cpu"), 1):
+        run = prepare_run(config, context)
+        advance(run, updates // 2 + 1)
+        state = TrainState.from_bytes(run.state().to_bytes())
+    assert numbers(run_trial(config, context, state).rows) == numbers(outcome.rows)
