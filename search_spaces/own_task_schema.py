@@ -195,6 +195,8 @@ class OwnTask(_Strict):
         for key in ("file", "text", "text_pair", "image", "images", "folder", "label"):
             if getattr(self, key) is not None and key not in allowed:
                 problems.append(f"{key}: has no meaning in a {self.kind} of {self.modality}s with splits by {by}")
+        if self.modality == "text" and "image_size" in self.model_fields_set:
+            problems.append("image_size: has no meaning for texts")
         if self.kind == "folder" and self.modality == "text":
             problems.append("kind: a folder holds images; texts come as a table")
         if by in {"column", "files"} and self.kind == "folder":
@@ -205,6 +207,10 @@ class OwnTask(_Strict):
             total = sum(getattr(self.splits.fractions, name) for name in SPLITS)
             if abs(total - 1) > 1e-9:
                 problems.append(f"splits.fractions: sum to {total:g}, should sum to 1")
+        if isinstance(self.splits, ColumnSplits | FileSplits | FolderSplits):
+            places = [getattr(self.splits, name) for name in SPLITS]
+            twice = sorted({place for place in places if places.count(place) > 1})
+            problems += [f"splits: {place!r} is given for two splits" for place in twice]
         both = set(self.positive) & set(self.negative or ())
         if both:
             problems.append(f"negative: also positive: {', '.join(sorted(both))}")

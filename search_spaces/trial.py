@@ -130,5 +130,10 @@ class Cell:
 
     def nominal(self) -> dict[str, Any]:
         """The fields by name, ready for JSON."""
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return values | {"loss_params": dict(self.loss_params)}
+        values = dict(zip(_CELL_FIELDS, _cell_values(self), strict=True))
+        values["loss_params"] = dict(self.loss_params)
+        return values
+
+
+_CELL_FIELDS = tuple(field.name for field in dataclasses.fields(Cell))
+_cell_values = attrgetter(*_CELL_FIELDS)

@@ -65,7 +65,16 @@ def test_only_two_classes():
 
 @pytest.mark.parametrize(
     ("ratio", "total", "expected"),
-    [(0, 30, 0), (0.01, 30, 0), (0.025, 30, 1), (0.05, 30, 2), (0.15, 30, 5), (0.15, 10, 2), (0.3, 1380, 414), (0.35, 10, 4)],
+    [
+        (0, 30, 0),
+        (0.01, 30, 0),
+        (0.025, 30, 1),
+        (0.05, 30, 2),
+        (0.15, 30, 5),
+        (0.15, 10, 2),
+        (0.3, 1380, 414),
+        (0.35, 10, 4),
+    ],
 )
 def test_warmup_updates(ratio, total, expected):
     assert warmup_updates(ratio, total) == expected

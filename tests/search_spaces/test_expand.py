@@ -86,14 +86,18 @@ def test_paper_cells_name_its_trials(paper):
             trial.margin,
             trial.seed,
         )
-        assert trial.warmup_updates == math.floor(Fraction(repr(cell.warmup_ratio)) * trial.total_updates + Fraction(1, 2))
+        assert trial.warmup_updates == math.floor(
+            Fraction(repr(cell.warmup_ratio)) * trial.total_updates + Fraction(1, 2)
+        )
 
 
 def test_paper_settings_of_single_trials(paper):
     dogs = [trial for trial in paper.trials.values() if trial.task == "imagenet-lt-dogs"]
     assert {trial.total_updates for trial in dogs} == {1380}
     assert {trial.switch_scale for trial in dogs if trial.mode == "warmup"} == {1.0}
-    qwen = [trial for trial in paper.trials.values() if trial.model == "qwen2.5-1.5b-instruct" and trial.task == "wanli-en"]
+    qwen = [
+        trial for trial in paper.trials.values() if trial.model == "qwen2.5-1.5b-instruct" and trial.task == "wanli-en"
+    ]
     total = 4 * math.ceil(10000 / 6)
     assert {(trial.total_updates, trial.lr_warmup_updates) for trial in qwen} == {(total, math.floor(total / 20 + 0.5))}
     assert {trial.precision for trial in qwen} == {"bfloat16"}

@@ -28,7 +28,7 @@ def test_known_id():
     assert content_id({"b": (0.1, None, True), "a": 1.0}) == hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-@pytest.mark.parametrize("one", [1, 1.0, 1e0, np.int64(1), np.int32(1), np.float64(1.0), np.float32(1.0)])
+@pytest.mark.parametrize("one", [1, 1.0, np.int64(1), np.int32(1), np.float64(1.0), np.float32(1.0)])
 def test_one_is_one(one):
     assert content_id({"x": one}) == content_id({"x": 1})
     assert content_id({"x": one}) != content_id({"x": True})

@@ -66,7 +66,9 @@ def test_later_overrides_win_and_are_recorded():
 
 
 def test_every_part_or_one_part():
-    space = load_space("paper", ["seeds=1", "parts.1.seeds=[8, 9]", "parts.2.settings.epochs=1", "settings.weight_decay=0"])
+    space = load_space(
+        "paper", ["seeds=1", "parts.1.seeds=[8, 9]", "parts.2.settings.epochs=1", "settings.weight_decay=0"]
+    )
     assert [part.seeds for part in space.parts] == [(1,), (8, 9), (1,), (1,), (1,)]
     assert [part.settings.epochs for part in space.parts] == [20, 10, 1, 4, 4]
     assert {part.settings.weight_decay for part in space.parts} == {0.0}

@@ -27,7 +27,15 @@ def test_every_field_is_part_of_the_id(trials):
     trial = next(trial for trial in trials if trial.mode == "warmup" and trial.loss == "squared_hinge")
     for field in dataclasses.fields(trial):
         value = getattr(trial, field.name)
-        other = "x" if isinstance(value, str) else {"a": 1} if field.name == "loss_params" else 7 if value is None else value + 1
+        other = (
+            "x"
+            if isinstance(value, str)
+            else {"a": 1}
+            if field.name == "loss_params"
+            else 7
+            if value is None
+            else value + 1
+        )
         assert dataclasses.replace(trial, **{field.name: other}).trial_id != trial.trial_id, field.name
 
 
