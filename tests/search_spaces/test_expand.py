@@ -7,7 +7,6 @@ import math
 from fractions import Fraction
 from pathlib import Path
 
-import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -54,11 +53,6 @@ def naive_paper():
         prefix[model, task, seed] = max(prefix.get((model, task, seed), 0), warmup)
     shared = sum(prefix.values()) + sum(total - key[4] for key, total in runs.items())
     return product, cells, runs, shared
-
-
-@pytest.fixture(scope="module")
-def paper():
-    return expand(load_space("paper"))
 
 
 def test_paper_counts(paper):

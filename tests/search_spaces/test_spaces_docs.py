@@ -70,8 +70,7 @@ def test_python_example(capsys):
     assert second.split()[1:] == ["ce", "0", "188"]
 
 
-def test_figures_of_the_page():
-    paper = expand(load_space("paper"))
+def test_figures_of_the_page(paper):
     assert f"{paper.product:,} runs" in PAGE
     assert f"{len(paper.cells):,} cells" in PAGE
     assert f"{len(paper.trials):,} trials" in PAGE
