@@ -3,9 +3,9 @@
 ``parameters`` counts the model with a one-logit head (LoRA adapters not included). ``flops`` is one forward pass of
 one example with a multiply-add counted as 2: for images of 224 x 224 the multiply-adds torchvision documents for its
 weights (ResNet18 1.81 G, ResNet50 4.09 G, DenseNet121 2.83 G, MobileNetV2 0.30 G) or the EfficientNet-Lite authors
-(0.41 G), and a count by hand for the small ones; for the transformers 2 x parameters outside the embeddings x tokens, at
-64 tokens (batches are padded to their longest text, and these tasks' texts are far shorter than the limit: our estimate)
-or what the card says.
+(0.41 G), and a count by hand for the small ones; for the transformers 2 x parameters outside the embeddings x tokens,
+at 64 tokens or what the card says (batches are padded to their longest text, which is far shorter than the limit in
+the paper's tasks: our estimate).
 """
 
 from __future__ import annotations
