@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from analysis.load import Source, as_runs
 from analysis.names import loss_colours, loss_title, order_losses, order_settings
@@ -50,7 +51,7 @@ def gain_figure(gains: pd.DataFrame, ax: Axes) -> None:
         y = settings.index((row["model"], row["init"], row["task"])) + offsets[row["loss"]]
         colour = colours[row["loss"]]
         seeds = [100 * float(row[column]) for column in per_seed if pd.notna(row[column])]
-        ax.plot(seeds, [y] * len(seeds), "o", color=colour, markersize=3, alpha=0.45, markeredgewidth=0, zorder=2)
+        ax.plot(seeds, [y] * len(seeds), "o", color=colour, markersize=4.5, alpha=0.5, markeredgewidth=0, zorder=2)
         (large,) = ax.plot(100 * row["gain"], y, "o", color=colour, markersize=7, markeredgewidth=1.5, zorder=3)
         if row["incomplete"]:
             large.set_markerfacecolor("none")
@@ -60,7 +61,7 @@ def gain_figure(gains: pd.DataFrame, ax: Axes) -> None:
     several = {(model, init) for model, init, _ in settings}
     labels = [f"{task}\n{model} ({init})" if len(several) > 1 else task for model, init, task in settings]
     ax.set_yticks(range(len(settings)), labels)
-    ax.set_ylim(len(settings) - 0.5, -0.5)
+    ax.set_ylim(max(1, len(settings)) - 0.5, -0.5)
     ax.set_xlabel("warm-up gain (percentage points of test AUC)")
     handles = [Line2D([], [], color=colours[loss], marker="o", linestyle="", label=loss_title(loss)) for loss in losses]
     if handles:
@@ -88,6 +89,7 @@ def learning_curves(curves: pd.DataFrame, loss: str, ax: Axes) -> None:
             if mode == "warmup":
                 ax.axvline(float(one["switch"].iloc[0]), color=FAINT, linestyle=":", linewidth=1)
     ax.set_title(loss_title(loss), fontsize=10)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
     _style(ax)
 
 
@@ -133,11 +135,10 @@ def curves_sheet(curves: pd.DataFrame) -> Figure:
     for ax in axes[len(losses) :]:
         ax.set_visible(False)
     for index, ax in enumerate(axes[: len(losses)]):
-        if index + columns >= len(losses):
-            ax.set_xlabel("epoch")
-            ax.tick_params(labelbottom=True)
+        ax.tick_params(labelbottom=True)
         if index % columns == 0:
             ax.set_ylabel("validation AUC (%)")
+    figure.supxlabel("epoch", color=INK, fontsize=10)
     curve_legend(figure)
     return figure
 
@@ -145,7 +146,7 @@ def curves_sheet(curves: pd.DataFrame) -> Figure:
 def gain_sheet(gains: pd.DataFrame) -> Figure:
     """``gain_figure`` on a figure whose height fits the number of settings."""
     settings = len(gains.loc[gains["gain"].notna(), ["model", "init", "task"]].drop_duplicates())
-    figure, axes = new_figure(7.2, 1.3 + 0.8 * max(1, settings))
+    figure, axes = new_figure(7.2, 1.3 + (1.4 if settings < 2 else 0.8 * settings))
     gain_figure(gains, axes[0])
     return figure
 

@@ -46,23 +46,18 @@ def warmup_gain(source: pd.DataFrame | Source, *, allow_incomplete: bool = False
     gains["incomplete"] = marks[0] | marks[1]
     for mode in arms:
         gains[f"{mode}_n"] = gains[f"{mode}_n"].astype("Int64")
-    paired = paired_gains(runs, selected)
-    return _with_pairs(gains, paired)
+    results = run_results(runs)
+    return _with_pairs(gains, results_of(results[results["mode"] != "ce"], selected))
 
 
-def paired_gains(source: pd.DataFrame | Source, selected: pd.DataFrame) -> pd.DataFrame:
-    """One row per setting and seed both selected configurations have: ``SETTING``, seed, gain (fractions)."""
-    results = results_of(run_results(as_runs(source)), selected)
+def _with_pairs(gains: pd.DataFrame, results: pd.DataFrame) -> pd.DataFrame:
+    """``gains`` with the differences at each seed of ``results``, the runs of the selected configurations."""
     keys = [*SETTING, "seed"]
     sides = [results.loc[results["mode"] == mode, [*keys, "test_auc"]] for mode in ("direct", "warmup")]
-    both = sides[0].merge(sides[1], on=keys, suffixes=("_direct", "_warmup"))
-    both["gain"] = both["test_auc_warmup"].astype("float64") - both["test_auc_direct"].astype("float64")
-    return both[[*keys, "gain"]].sort_values(keys, ignore_index=True)
-
-
-def _with_pairs(gains: pd.DataFrame, paired: pd.DataFrame) -> pd.DataFrame:
+    paired = sides[0].merge(sides[1], on=keys, suffixes=("_direct", "_warmup"))
+    paired["gain"] = paired["test_auc_warmup"] - paired["test_auc_direct"]
     by_setting = {key: group for key, group in paired.groupby(list(SETTING))}
-    seeds = sorted(paired["seed"].unique())
+    seeds = sorted(results["seed"].unique())
     rows = []
     for key in gains[list(SETTING)].itertuples(index=False, name=None):
         pairs = by_setting.get(key)

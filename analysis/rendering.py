@@ -96,6 +96,8 @@ def render(table: Table, format: str = "md") -> str:
 
 
 def _markdown(table: Table) -> str:
+    if not table.rows:
+        return table.caption + "\n"
     shown = table.positions("block", "group", "text", "value")
     lines = [[table.columns[position].title for position in shown]]
     for index, row in enumerate(table.rows):

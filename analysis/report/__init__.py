@@ -26,7 +26,7 @@ def render_report(store: Source) -> str:
         warnings.simplefilter("always", BrokenRunWarning)
         content = gather(opened)
     notices = list(dict.fromkeys(str(item.message) for item in caught if issubclass(item.category, BrokenRunWarning)))
-    content.notices.extend(f"Not used: {notice}" for notice in notices)
+    content.notices.extend(notice[:1].upper() + notice[1:] for notice in notices)
     here = files("analysis.report")
     # StrictUndefined: a misspelt name in the template fails a test instead of leaving a hole in the page.
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=False)
