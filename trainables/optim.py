@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from search_spaces.errors import TrialError
 from search_spaces.trial import TrialConfig
 
 
@@ -18,7 +19,7 @@ def make_optimizer(parameters: Iterable[torch.nn.Parameter], config: TrialConfig
     rate is set before every update by the loop. Both are the fused implementations, one call for all tensors: for a
     small network on a CPU a step takes a fifth of the time.
 
-    Raises ``ValueError`` for another optimizer.
+    Raises ``TrialError`` for another optimizer.
     """
     trainable = [parameter for parameter in parameters if parameter.requires_grad]
     if config.optimizer == "sgd":
@@ -27,7 +28,7 @@ def make_optimizer(parameters: Iterable[torch.nn.Parameter], config: TrialConfig
         )
     if config.optimizer == "adamw":
         return torch.optim.AdamW(trainable, config.learning_rate, weight_decay=config.weight_decay, fused=True)
-    raise ValueError(f"unknown optimizer {config.optimizer!r} (allowed: adamw, sgd)")
+    raise TrialError(f"unknown optimizer {config.optimizer!r} (allowed: adamw, sgd)")
 
 
 def set_learning_rate(optimizer: Optimizer, rate: float) -> None:

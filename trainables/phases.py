@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from search_spaces.errors import TrialError
 from search_spaces.trial import TrialConfig
 from trainables.losses import make_loss
 
@@ -39,7 +40,7 @@ def ce_updates(config: TrialConfig) -> int:
 
 
 def make_phases(config: TrialConfig) -> Phases:
-    """The phases of ``config``. Raises ``ValueError`` for an unknown score scale, loss or loss parameter.
+    """The phases of ``config``. Raises ``TrialError`` for an unknown score scale, ``LossError`` for a loss.
 
     A baseline that is not pairwise has no score scale and acts on the logits, like CE.
     """
@@ -59,7 +60,7 @@ def _on_scale(loss: Objective, scale: str) -> Objective:
     bfloat16, which keeps 8 bits.
     """
     if scale not in SCORE_SCALES:
-        raise ValueError(f"unknown score_scale {scale!r} (allowed: {', '.join(SCORE_SCALES)})")
+        raise TrialError(f"unknown score_scale {scale!r} (allowed: {', '.join(SCORE_SCALES)})")
 
     def objective(logits: Tensor, labels: Tensor) -> Tensor:
         wide = logits.to(torch.promote_types(logits.dtype, torch.float32))

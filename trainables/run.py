@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,7 +42,7 @@ class TrialResult:
     data_fingerprint: str
     parameters: int
     trainable_parameters: int
-    scores: dict[str, NDArray[np.float64]]
+    scores: dict[str, NDArray[Any]]
 
 
 @dataclass
@@ -67,7 +68,7 @@ def run_trial(config: TrialConfig, context: TrialContext, state: TrainState | No
     """Train ``config`` to the end, from the start or from ``state``, and evaluate it after every epoch.
 
     Raises ``DataError`` (data missing, other than the card's, or of one class), ``NonFiniteError`` (loss, gradient or
-    score), ``TrialTimeout`` (past ``context.deadline``), ``TrialError``, ``ValueError`` for a configuration that
+    score), ``TrialTimeout`` (past ``context.deadline``), ``TrialError`` or ``UsageError`` for a configuration that
     cannot be run, and whatever torch raises when memory runs out.
     """
     with execution(torch.device(context.device), context.threads):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from search_spaces.errors import TrialError
 from search_spaces.trial import TrialConfig
 
 
@@ -21,7 +22,7 @@ def learning_rate(config: TrialConfig, update: int) -> float:
     by ``switch_scale``. CE and direct runs have no switch and are not scaled: the text gives rates of a direct run,
     0.025 at update 690 of 1380 from 0.05 and 5e-5 at update 110 of 220 from 1e-4, that exclude it.
 
-    Raises ``ValueError`` for another ``lr_schedule`` or an update outside 0 .. T.
+    Raises ``TrialError`` for another ``lr_schedule`` and ``ValueError`` for an update outside 0 .. T.
     """
     total, ramp = config.total_updates, config.lr_warmup_updates
     if not 0 <= update <= total:
@@ -33,7 +34,7 @@ def learning_rate(config: TrialConfig, update: int) -> float:
     elif config.lr_schedule == "constant":
         factor = 1.0
     else:
-        raise ValueError(f"unknown lr_schedule {config.lr_schedule!r} (allowed: constant, cosine)")
+        raise TrialError(f"unknown lr_schedule {config.lr_schedule!r} (allowed: constant, cosine)")
     switched = config.mode == "warmup" and update >= config.warmup_updates
     scale = config.switch_scale if switched and config.switch_scale is not None else 1.0
     return config.learning_rate * factor * scale

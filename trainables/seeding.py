@@ -47,7 +47,7 @@ def seed_torch(stream: str, seed: int, *counters: int) -> None:
     """
     value = stream_seed(stream, seed, *counters)
     torch.default_generator.manual_seed(value)
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.manual_seed_all(value)
 
 

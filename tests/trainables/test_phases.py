@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch.nn.functional import binary_cross_entropy_with_logits
 
+from search_spaces.errors import TrialError
 from search_spaces.trial import TrialConfig
 from trainables.phases import ce_updates, make_phases
 
@@ -67,7 +68,7 @@ def test_double_precision_is_kept(config_of: Make) -> None:
 
 
 def test_an_unknown_scale_is_refused(config_of: Make) -> None:
-    with pytest.raises(ValueError, match=r"'tanh'.*identity|'tanh'.*sigmoid"):
+    with pytest.raises(TrialError, match=r"'tanh'.*identity|'tanh'.*sigmoid"):
         make_phases(config_of(score_scale="tanh"))
 
 

@@ -12,6 +12,7 @@ import torch
 from transformers import get_cosine_schedule_with_warmup
 
 from search_spaces.batches import updates_per_epoch, warmup_updates
+from search_spaces.errors import TrialError
 from search_spaces.regimes import REGIMES
 from search_spaces.tasks import TASKS
 from search_spaces.trial import TrialConfig
@@ -95,7 +96,7 @@ def test_an_update_outside_the_run_is_refused(config_of: Make, update: int) -> N
 
 
 def test_an_unknown_schedule_is_refused(config_of: Make) -> None:
-    with pytest.raises(ValueError, match=r"'linear'.*constant, cosine"):
+    with pytest.raises(TrialError, match=r"'linear'.*constant, cosine"):
         learning_rate(config_of(lr_schedule="linear"), 3)
 
 
