@@ -104,8 +104,8 @@ def _measured(scan: Scan) -> dict[tuple[str, str], float]:
 
 def _describe(sources: Mapping[str, int]) -> str:
     assumed = (
-        f"model FLOPs on an assumed {ASSUMED_GPU} sustaining {ASSUMED_FLOPS['float32'] / 1e12:g} TFLOP/s in float32 and "
-        f"{ASSUMED_FLOPS['bfloat16'] / 1e12:g} in bfloat16 (no measurement)"
+        f"model FLOPs on an assumed {ASSUMED_GPU} sustaining {ASSUMED_FLOPS['float32'] / 1e12:g} TFLOP/s in float32 "
+        f"and {ASSUMED_FLOPS['bfloat16'] / 1e12:g} in bfloat16 (no measurement)"
     )
     measured = "median seconds per update of this store's finished trials of the same task and model"
     if not sources:

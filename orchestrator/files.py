@@ -106,6 +106,11 @@ class Files:
         temporary = _synced_temporary(target, data)
         try:
             os.link(temporary, target)
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without hard links: exclusive still, though a reader may see it half written
+            with open(target, "xb") as file:
+                file.write(data)
         finally:
             temporary.unlink()
         _sync_folder(target.parent)
@@ -157,7 +162,7 @@ class Files:
             self.remove(name)
 
     def remove_old_temporaries(self, folder: str, older_than: float) -> int:
-        """Remove what writers that were killed left in ``folder``: hidden temporaries older than ``older_than`` seconds."""
+        """Remove what killed writers left in ``folder``: hidden temporaries older than ``older_than`` seconds."""
         if self.local is None:
             return 0
         count = 0

@@ -37,8 +37,8 @@ _TICK_SECONDS = 2.0
 _SETTLE_SECONDS = 2.0
 
 Holder = dict[str, Any]
-"""The content of ``lock.json``: token, host, namespace, pid, pid_started, user, command, started_at and heartbeat_at (epoch
-seconds), running (trial ids), progress (counters)."""
+"""The content of ``lock.json``: token, host, namespace, pid, pid_started, user, command, started_at and heartbeat_at
+(epoch seconds), running (trial ids), progress (counters)."""
 
 
 def read_lock(store: Store) -> Holder | None:
@@ -69,8 +69,9 @@ def describe(holder: Holder) -> str:
     seen = max(0.0, time.time() - float(holder.get("heartbeat_at") or 0.0))
     started = float(holder.get("started_at") or 0.0)
     since = datetime.fromtimestamp(started, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    who = f"{holder.get('user', 'unknown user')}@{holder.get('host', 'unknown host')} (process {holder.get('pid', 'unknown')})"
-    return f"`{holder.get('command', 'unknown')}` by {who} since {since}, last seen {seen:.0f} s ago"
+    who = f"{holder.get('user', 'unknown user')}@{holder.get('host', 'unknown host')}"
+    command, process = holder.get("command", "unknown"), holder.get("pid", "unknown")
+    return f"`{command}` by {who} (process {process}) since {since}, last seen {seen:.0f} s ago"
 
 
 class StoreLock:
@@ -88,12 +89,10 @@ class StoreLock:
         *,
         on_lost: Callable[[], None] | None = None,
         heartbeat_seconds: float = HEARTBEAT_SECONDS,
-        settle_seconds: float = _SETTLE_SECONDS,
     ):
         self._store = store
         self._on_lost = on_lost
         self._heartbeat_seconds = heartbeat_seconds
-        self._settle_seconds = settle_seconds
         self._holder: Holder = {
             "token": secrets.token_hex(16),
             **_machine(),
@@ -153,7 +152,7 @@ class StoreLock:
             except FileExistsError:
                 raise LockedError(self._refusal(read_lock(self._store) or {})) from None
         if files.local is None:
-            time.sleep(self._settle_seconds)
+            time.sleep(_SETTLE_SECONDS)
             winner = read_lock(self._store)
             if winner is None or winner.get("token") != self._holder["token"]:
                 raise LockedError(self._refusal(winner or {}))

@@ -50,8 +50,11 @@ class Record:
 
 @dataclass(frozen=True)
 class Scan:
-    """What ``runs`` holds. A trial found more than once counts once: ``records`` has the copy that finished first (a
-    kill during ``compact`` leaves copies), ``duplicates`` the others. ``files`` are the intact names."""
+    """What ``runs`` holds.
+
+    A trial found more than once counts once: ``records`` has the copy that finished first, ``duplicates`` the others (a
+    kill during ``compact`` leaves them). ``files`` are the names of the intact files.
+    """
 
     records: dict[str, Record] = field(default_factory=dict)
     broken: tuple[BrokenFile, ...] = ()
@@ -140,7 +143,7 @@ def read_rows(files: Files, wanted: Collection[str] | None = None) -> tuple[pa.T
 
 
 def read_records(files: Files, records: Iterable[Record]) -> pa.Table:
-    """The rows of exactly these copies, ordered by trial and epoch. Raises ``BrokenFileError`` if one is gone by now."""
+    """The rows of exactly these copies, by trial and epoch. Raises ``BrokenFileError`` if one is gone by now."""
     places: dict[str, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
         places[record.name][record.group].append(record.trial_id)

@@ -27,7 +27,7 @@ METRICS = (
     "macro_ovr_auc",
     "multilabel_macro_auc",
 )
-"""Metrics beyond the primary one that have columns of their own, ``val_<name>`` and ``test_<name>``, null where unused."""
+"""Metrics beyond the primary one with columns of their own, ``val_<name>`` and ``test_<name>``, null where unused."""
 
 _STAMP = pa.timestamp("us", tz="UTC")
 
@@ -79,9 +79,9 @@ RUN_SCHEMA = _schema(
 )
 """One row per trial and epoch. First the columns of design.md in its order, then ours.
 
-``loss_params``, ``more_metrics`` (metrics without a column) and ``config`` (the whole effective configuration, whose hash
-is ``trial_id``) are JSON texts. ``finished_at`` is when the trial finished, equal in all its rows. ``seconds`` and
-``gpu_seconds`` count one epoch with its evaluation.
+``loss_params``, ``more_metrics`` (metrics without a column) and ``config`` (the whole effective configuration, whose
+hash is ``trial_id``) are JSON texts. ``finished_at`` is when the trial finished, equal in all its rows. ``seconds``
+and ``gpu_seconds`` count one epoch with its evaluation.
 """
 
 CELL_SCHEMA = _schema(

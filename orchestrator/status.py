@@ -7,7 +7,6 @@ import json
 import time
 from collections import Counter
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.lock import Holder, describe, is_alive, read_lock
@@ -33,10 +32,11 @@ class TaskStatus:
 class Status:
     """A store's state, for the space launched last.
 
-    ``wanted = done + running + failed + pending``. ``failures`` counts failed trials by the kind of their last attempt; a
-    trial whose worker was lost is among them here although ``resume`` runs it again. ``rate_per_hour`` counts the
-    trials that finished since the running launch began (None when nothing runs or none has finished) and ``eta_seconds``
-    is what is left at that rate. ``others`` are finished trials of other spaces. ``holder`` says who runs the sweep.
+    ``wanted = done + running + failed + pending``. ``failures`` counts failed trials by the kind of their last attempt;
+    a trial whose worker was lost is among them here although ``resume`` runs it again. ``rate_per_hour`` counts the
+    trials that finished since the running launch began (None when nothing runs or none has finished) and
+    ``eta_seconds`` is what is left at that rate. ``others`` are finished trials of other spaces. ``holder`` says who
+    runs the sweep.
     """
 
     wanted: int

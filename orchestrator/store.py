@@ -6,6 +6,7 @@ something else, and a damaged file that has to make way for a new one is kept un
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import secrets
@@ -31,9 +32,7 @@ from orchestrator.runs import BrokenFile, Scan
 from orchestrator.schema import (
     CELL_SCHEMA,
     FAILURE_SCHEMA,
-    RUN_SCHEMA,
     SCHEMA_VERSION,
-    STAMP_KEYS,
     cell_table,
     config_columns,
     conform,
@@ -75,10 +74,8 @@ def open_store(uri: str | Path, *, create: bool = False) -> Store:
             for folder in _FOLDERS:
                 files.make_folder(folder)
             first = {"schema_version": SCHEMA_VERSION, "created_at": _now().isoformat(), "launches": []}
-            try:
+            with contextlib.suppress(FileExistsError):  # another process made it in this moment, which is as good
                 files.create(SWEEP, _json_bytes(first))
-            except FileExistsError:
-                pass  # another process made it in this moment, which is as good
     except OSError as error:
         raise StoreError(f"cannot {'make or ' if create else ''}open a store at {files.uri}: {error}") from error
     store = Store(files)
@@ -270,10 +267,8 @@ class Store:
         try:
             recorded = json.loads(self.files.read(name))
         except FileNotFoundError:
-            try:
+            with contextlib.suppress(FileExistsError):  # another worker was first: what it wrote is read below
                 self.files.create(name, _json_bytes(content))
-            except FileExistsError:
-                pass  # another worker was first: what it wrote is read below
             recorded = json.loads(self.files.read(name))
         if recorded["fingerprint"] != fingerprint:
             raise DataError(
