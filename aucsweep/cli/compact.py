@@ -11,12 +11,9 @@ from aucsweep.cli.options import JsonFlag, StoreOption, emit_json
 
 def compact(store: StoreOption, json: JsonFlag = False) -> None:
     """Merge the store's one-file-per-trial results into a few large files; no row is lost."""
-    from orchestrator.lock import StoreLock
     from orchestrator.store import open_store
 
-    opened = open_store(store)
-    with StoreLock(opened, "compact"):
-        result = opened.compact()
+    result = open_store(store).compact()
     if json:
         emit_json(dataclasses.asdict(result))
         return

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
 from aucsweep.cli.options import JsonFlag, StoreOption, duration, emit_columns, emit_json
 
@@ -33,7 +34,7 @@ def status(
             emit_json(now.to_json())
             return
         if watch:
-            typer.clear()
+            Console().clear()
         _print(now)
         if not watch or (now.pending == 0 and now.running == 0):
             return

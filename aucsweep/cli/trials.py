@@ -15,7 +15,7 @@ def resolve_trial(store: Store, text: str) -> str:
 
     Raises ``UsageError`` when none or several do.
     """
-    known = sorted(set(store.read_cells()["trial_id"]))
+    known: list[str] = sorted(set(store.read_cells()["trial_id"]))
     found = [trial for trial in known if trial.startswith(text.lower())]
     if len(found) == 1:
         return found[0]

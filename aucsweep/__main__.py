@@ -1,0 +1,5 @@
+"""``python -m aucsweep`` is the ``aucsweep`` command."""
+
+from aucsweep.cli import main
+
+main()
