@@ -134,6 +134,22 @@ def test_scores_are_those_of_the_selected_epoch(config_of: Make, toy: Any, tmp_p
         assert best[column] == pytest.approx(roc_auc_score(labels, outcome.scores[split]), abs=1e-15)
 
 
+def test_of_epochs_that_tie_the_first_ones_scores_are_kept(config_of: Make, toy: Any, tmp_path: Path) -> None:
+    torch.manual_seed(stream_seed("init", 123))
+    direction = nn.Linear(6, 1).weight.detach().numpy()[0]
+    toy.data.validation.features += 50 * toy.data.validation.labels[:, None] * direction  # told apart from the start
+    config, context = config_of(learning_rate=1e-3), toy.context(tmp_path)
+    outcome = run_trial(config, context)
+    assert [row["val_auc"] for row in outcome.rows] == [1.0] * 3
+    assert outcome.selected_epoch == 1
+    with execution(torch.device("cpu"), 1):
+        run = prepare_run(config, context)
+        advance(run, 5)
+        first = run.progress.scores["test"].numpy().copy()
+        advance(run, 15)
+    assert np.array_equal(outcome.scores["test"], first)
+
+
 def numbers(rows: list[EpochRow]) -> list[tuple[float, ...]]:
     return [(row["train_loss"], row["train_auc"], row["val_auc"], row["test_auc"]) for row in rows]
 
