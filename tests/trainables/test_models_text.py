@@ -19,7 +19,7 @@ CONFIGS = {
     },
     "qwen2.5-1.5b-instruct": {
         "model_type": "qwen2", "hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4,
-        "num_key_value_heads": 2, "num_hidden_layers": 2, "vocab_size": 40, "max_position_embeddings": 64,
+        "num_key_value_heads": 2, "num_hidden_layers": 2, "vocab_size": 400, "max_position_embeddings": 64,
         "tie_word_embeddings": True, "architectures": ["Qwen2ForCausalLM"],
     },
 }  # fmt: skip
@@ -32,22 +32,22 @@ def name(request):
 
 @pytest.fixture
 def root(tmp_path, name):
-    """A data root with a tiny model of the real class, its weights and a word-level tokenizer."""
+    """A data root with a tiny model of the real class, its weights, and a tokenizer of the real class."""
     import transformers
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
     folder = tmp_path / "weights" / name
     folder.mkdir(parents=True)
     qwen = "qwen" in name
-    special = ["<|endoftext|>", "[UNK]"] if qwen else ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
-    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate([*special, *WORDS])}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    if not qwen:
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    if qwen:
+        # Byte-level BPE without a pad token, as Qwen's is but for the pad token.
+        base = transformers.Qwen2Tokenizer(pad_token=None).train_new_from_iterator(
+            [" ".join(WORDS)] * 50, vocab_size=350, length=50
         )
-    names = {"eos_token": "<|endoftext|>"} if qwen else {"pad_token": "[PAD]", "cls_token": "[CLS]"}
-    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(folder)
+        base.pad_token = None
+        base.save_pretrained(folder)
+    else:
+        vocabulary = {word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS])}
+        transformers.DistilBertTokenizer(vocab=vocabulary).save_pretrained(folder)
     settings = dict(CONFIGS[name])
     config = transformers.AutoConfig.for_model(settings.pop("model_type"), **settings)
     torch.manual_seed(77)
@@ -114,11 +114,17 @@ def test_padding_and_batching_do_not_change_a_score(name, root):
 
 
 def test_cut_texts_are_counted_and_pairs_accepted(name, root):
+    import transformers
+
+    def words(text):
+        return len(transformers.AutoTokenizer.from_pretrained(root / "weights" / name)(text)["input_ids"])
+
     model = built(name, root, max_length=5)
+    assert words("the cat sat on a mat dog ran") > 5 > words("bad film")
     inputs = model.encode(["the cat sat on a mat dog ran", "bad film"])
     assert inputs["input_ids"].shape == (2, 5)
     assert (model.encode.seen, model.encode.truncated) == (2, 1)
-    assert inputs["attention_mask"].sum(1).tolist() == [5, 2 if "qwen" in name else 4]
+    assert inputs["attention_mask"].sum(1).tolist() == [5, words("bad film")]
     pairs = model.encode([("the cat", "bad film"), ("good", "dog")])
     assert pairs["input_ids"].shape[0] == 2
     assert set(pairs) == {"input_ids", "attention_mask"}
