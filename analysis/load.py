@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import warnings
 from collections.abc import Mapping
@@ -116,8 +117,14 @@ def params_as_text(frame: pd.DataFrame) -> pd.Series[Any]:
 
 def _params_text(value: Any) -> str:
     if isinstance(value, str):
-        return canonical_json(json.loads(value)) if value else "{}"
+        return _same_text(value)
     return canonical_json(value) if isinstance(value, Mapping) else "{}"
+
+
+@functools.cache
+def _same_text(text: str) -> str:
+    # A store has few different texts and many rows.
+    return canonical_json(json.loads(text)) if text else "{}"
 
 
 def _settings(trials: pd.DataFrame) -> pd.Series[Any]:

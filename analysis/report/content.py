@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -23,6 +24,9 @@ from analysis.tables import build_gain_table, build_main_table
 
 MOST_LISTED = 200
 """Missing cells and incomplete configurations listed by name."""
+
+MOST_HEADLINES = 4
+"""Settings whose best entry is named at the top; with more, the entries are counted."""
 
 MOST_FAILURES = 50
 """Failures shown with their tracebacks."""
@@ -108,10 +112,10 @@ def gather(store: Any) -> Report:
     state = completeness(cells, set(runs["trial_id"]), failures)
     selected, gains = select(runs), warmup_gain(runs)
     failed = _failed(failures, set(runs["trial_id"]))
-    space = _given_space(sweep)
+    space = (sweep.get("space") or {}).get("given") or {}
     uri, quoted = str(store.uri), shlex.quote(str(store.uri))
     return Report(
-        title=f"aucsweep report: {space.get('name') or uri.rstrip('/').rsplit('/', 1)[-1]}",
+        title=f"aucsweep report: {_space_name(sweep) or uri.rstrip('/').rsplit('/', 1)[-1]}",
         uri=uri,
         read_at=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         tiles=_tiles(state, cells, len(failed)),
@@ -145,8 +149,8 @@ def gather(store: Any) -> Report:
 def _tiles(state: Completeness, cells: pd.DataFrame, failed: int) -> list[Tile]:
     done = "good" if state.complete and state.planned else "warn"
     return [
-        Tile(f"{state.present} / {state.planned}", "cells present", done),
-        Tile(f"{state.trials_present} / {state.trials_planned}", "trials finished", done),
+        Tile(f"{state.present:,} / {state.planned:,}", "cells present", done),
+        Tile(f"{state.trials_present:,} / {state.trials_planned:,}", "trials finished", done),
         Tile(str(len(state.lacking)), "configurations lacking seeds", "warn" if len(state.lacking) else "good"),
         Tile(str(failed), "trials failed", "warn" if failed else "good"),
         Tile(str(cells["seed"].nunique()), "seeds"),
@@ -172,17 +176,21 @@ def _axes(cells: pd.DataFrame) -> Facts:
 
 
 def _headlines(selected: pd.DataFrame, gains: pd.DataFrame) -> list[str]:
-    """The best entry of each task in words, and how often warm-up helped."""
-    lines = []
+    """Which entry is best, task by task or counted when there are many, and how often warm-up helped."""
+    lines, best_names = [], []
     for model, init, task in order_settings(selected[["model", "init", "task"]].itertuples(index=False, name=None)):
         block = selected[(selected["model"] == model) & (selected["init"] == init) & (selected["task"] == task)]
         complete = block[~block["incomplete"].astype(bool)]
         best = (complete if len(complete) else block).sort_values("test_mean", kind="stable").iloc[-1]
         ce = block[block["mode"] == "ce"]
-        text = f"{task}, {model} ({init}): best is {_entry_name(best)} with {_mean_sd(best)} % test AUC"
+        best_names.append(_entry_name(best))
+        text = f"{task}, {model} ({init}): best is {_entry_name(best)} with {_mean_sd(best)} test AUC"
         if len(ce) and best["mode"] != "ce":
-            text += f"; CE has {_mean_sd(ce.iloc[0])} %"
+            text += f"; CE has {_mean_sd(ce.iloc[0])}"
         lines.append(text + (" (seeds are lacking)." if best["incomplete"] else "."))
+    if len(lines) > MOST_HEADLINES:
+        counts = ", ".join(f"{name} in {count}" for name, count in Counter(best_names).most_common())
+        lines = [f"Best entry over {len(best_names)} settings (task, model, initialisation): {counts}."]
     known = gains[gains["gain"].notna()]
     if len(known):
         better = int((known["gain"] > 0).sum())
@@ -190,7 +198,7 @@ def _headlines(selected: pd.DataFrame, gains: pd.DataFrame) -> list[str]:
             f"CE warm-up has the higher selected test AUC in {better} of {len(known)} settings (task, model, loss), by "
             f"{100 * known['gain'].mean():+.2f} percentage points on average. Descriptive, not a test of significance."
         )
-    return lines[:12] if len(lines) <= 12 else [*lines[:11], lines[-1]]
+    return lines
 
 
 def _entry_name(row: pd.Series) -> str:
@@ -199,7 +207,7 @@ def _entry_name(row: pd.Series) -> str:
 
 def _mean_sd(row: pd.Series) -> str:
     spread = f" ± {100 * row['test_sd']:.2f}" if pd.notna(row["test_sd"]) else ""
-    return f"{100 * row['test_mean']:.2f}{spread}"
+    return f"{100 * row['test_mean']:.2f}{spread}\u00a0%"
 
 
 _SELECTED = {
@@ -310,11 +318,8 @@ def _environment(sweep: dict[str, Any]) -> Facts:
     return [(name, str(value)) for name, value in facts.items() if value]
 
 
-def _given_space(sweep: dict[str, Any]) -> dict[str, Any]:
-    space = sweep.get("space") or {}
-    given = dict(space.get("given") or {})
-    name = given.get("name") or (space.get("resolved") or {}).get("name")
-    return {"name": name, **given} if name else given
+def _space_name(sweep: dict[str, Any]) -> str:
+    return str(((sweep.get("space") or {}).get("resolved") or {}).get("name") or "")
 
 
 def _resume_text(state: Completeness, failed: int) -> str:

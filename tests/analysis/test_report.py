@@ -142,11 +142,12 @@ def test_every_partial_state_renders(fill_store: FillStore, keep: Callable[[Tria
 
 
 def test_store_of_several_tasks_models_and_inits(fill_store: FillStore) -> None:
-    overrides = ("tasks=[aptos, deepweeds]", "losses=[ce, hinge]", "margins=[0.1]", "seeds=[123, 124]")
+    overrides = ("tasks=[aptos, deepweeds, crj700-crj900]", "losses=[ce, hinge]", "margins=[0.1]", "seeds=[123]")
     store = fill_store("cv-resnet50", (*overrides, "inits=[random, pretrained]", "warmup_ratios=[0, 0.1]"))
     text = render_report(store)
     page = checked(text)
-    assert text.count("<svg") == 1 + 4
+    assert text.count("<svg") == 1 + 6
+    assert "Best entry over 6 settings (task, model, initialisation): " in page.text
     assert page.text.index("resnet50 (random)") < page.text.index("resnet50 (pretrained)")
 
 
