@@ -131,6 +131,7 @@ def test_check_shows_licence_counts_and_fingerprint(tmp_path):
     assert "licence: none stated" in text
     assert "test: 342 examples, per class [247, 95]" in text
     assert FINGERPRINTS["drug-reviews"] in text
+    assert check.fingerprint == FINGERPRINTS["drug-reviews"]
     assert prepare_task(TASKS["drug-reviews"], tmp_path).fingerprint == FINGERPRINTS["drug-reviews"]
 
 

@@ -121,7 +121,7 @@ def _check(card: TaskCard, data_root: Path) -> Check:
         if card.get:
             lines.append(f"get it: {card.get}")
         return Check(False, tuple(lines))
-    return Check(True, tuple(lines))
+    return Check(True, tuple(lines), pool.fingerprint)
 
 
 def _prepare_own(path: Path, data_root: Path, progress: Progress | None) -> Prepared:
@@ -162,7 +162,7 @@ def _check_own(path: Path, data_root: Path) -> Check:
         read_pool(final, manifest)
     except (DataError, SpaceError) as error:
         return Check(False, (*lines, *str(error).splitlines()))
-    return Check(True, (*lines, f"prepared: {final}"))
+    return Check(True, (*lines, f"prepared: {final}"), pool.fingerprint)
 
 
 def _own(path: Path) -> tuple[list[Example], TaskCard, Loader]:

@@ -49,10 +49,14 @@ class TaskData:
 
 @dataclass(frozen=True)
 class Check:
-    """The outcome of ``check_task``: whether a trial could run on these data, and why, one line a finding."""
+    """The outcome of ``check_task``: whether a trial could run on these data, and why, one line a finding.
+
+    ``fingerprint`` is None when the data could not be read far enough to have one.
+    """
 
     ok: bool
     lines: tuple[str, ...]
+    fingerprint: str | None = None
 
 
 @dataclass(frozen=True)
