@@ -160,11 +160,11 @@ def _tiles(state: Completeness, cells: pd.DataFrame, failed: int) -> list[Tile]:
 def _axes(cells: pd.DataFrame) -> Facts:
     if cells.empty:
         return [("cells", "none planned yet")]
-    models = cells[["model", "init"]].drop_duplicates()
+    settings = order_settings(cells[["model", "init", "task"]].itertuples(index=False, name=None))
     ratios = sorted(cells.loc[cells["mode"] == "warmup", "warmup_ratio"].unique())
     axes = {
         "tasks": order_tasks(cells["task"]),
-        "models": sorted(f"{row.model} ({row.init})" for row in models.itertuples()),
+        "models": list(dict.fromkeys(f"{model} ({init})" for model, init, _ in settings)),
         "losses": order_losses(cells["loss"]),
         "modes": [mode for mode in MODE_TITLES if mode in set(cells["mode"])],
         "warm-up ratios": [f"{ratio:g}" for ratio in ratios],
