@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from search_spaces.loss_params import Rule
+
 SPLITS = ("train", "validation", "test")
 
 
@@ -72,8 +74,8 @@ class ModelCard:
 class LossCard:
     """An objective: formula, weight, parameters and source, as ``aucsweep losses`` prints them.
 
-    ``params`` maps each parameter beyond the margin to its default. ``pairwise`` is False for CE-like baselines,
-    which run in mode ``ce``.
+    ``params`` maps each parameter beyond the margin to its default and ``rules`` to the values it may have.
+    ``pairwise`` is False for CE-like baselines, which run in mode ``ce``.
     """
 
     name: str
@@ -84,3 +86,4 @@ class LossCard:
     pairwise: bool
     source: str
     params: Mapping[str, Any] = field(default_factory=dict)
+    rules: Mapping[str, Rule] = field(default_factory=dict)

@@ -6,6 +6,7 @@ x is the score of a positive minus the score of a negative, m the margin, w(x) =
 from __future__ import annotations
 
 from search_spaces.cards import LossCard
+from search_spaces.loss_families import FAMILIES
 
 LOSSES: dict[str, LossCard] = {
     card.name: card
@@ -64,6 +65,7 @@ LOSSES: dict[str, LossCard] = {
             pairwise=True,
             source="Freund, Iyer, Schapire, Singer: RankBoost, an efficient boosting algorithm, JMLR 2003",
         ),
+        *FAMILIES,
     )
 }
 """Every loss, CE first, in the order tables list them."""

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from search_spaces.losses import LOSSES
-from trainables.losses import LossError, make_loss
+from trainables.losses import LossError
 from trainables.losses.kernels import column_sums, row_sums, truncated
 from trainables.losses.kernels.sums import FAST
 from trainables.losses.pairwise import PairwiseLoss
@@ -28,6 +28,9 @@ def value_and_weight(name: str, x: float, m: float) -> tuple[float, float]:
         return (m - x, 1.0) if x < m else (0.0, 0.0)
     if name == "squared_hinge":
         return ((m - x) ** 2, 2 * (m - x)) if x < m else (0.0, 0.0)
+    if name == "smoothed_indicator":
+        s = math.exp(-x) / (1 + math.exp(-x)) if x > 0 else 1 / (1 + math.exp(x))
+        return s, math.exp(-abs(x)) / (1 + math.exp(-abs(x))) ** 2
     if name == "logistic":
         if x > 0:
             return math.log1p(math.exp(-x)), math.exp(-x) / (1 + math.exp(-x))
@@ -106,7 +109,7 @@ def test_narrow_scores_are_widened_not_rounded(name: str, dtype: torch.dtype) ->
     labels = (torch.arange(30) % 3 == 0).long()
     expected, gradient = double_loop(name, 0.5, scores.double().tolist(), labels.tolist(), [1.0] * 30)
     scores.requires_grad_()
-    loss = make_loss(name, MARGINS[name])(scores, labels)
+    loss = PairwiseLoss(LOSSES[name], Surrogate(name, MARGINS[name]))(scores, labels)
     assert loss.dtype == torch.float32
     assert loss.item() == pytest.approx(expected, rel=1e-7)
     loss.backward()
@@ -153,6 +156,7 @@ def test_hessian_product_equals_the_dense_hessian(name: str) -> None:
         "squared_hinge": 2.0 * (x < 0.5),
         "logistic": 1 / (2 + 2 * torch.cosh(x)),
         "exponential": torch.exp(-x),
+        "smoothed_indicator": torch.tanh(x / 2) / (2 + 2 * torch.cosh(x)),
     }[name] / x.numel()
     dense = torch.zeros(12, 12, dtype=torch.float64)
     for (a, i), (b, j) in itertools.product(enumerate(p), enumerate(q)):

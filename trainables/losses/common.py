@@ -20,7 +20,10 @@ class OneClassError(ValueError, DataError):
 
 
 class Loss(Protocol):
-    """A training objective: ``loss(scores, labels, weights=None)`` gives a scalar tensor to call ``backward`` on."""
+    """A training objective: ``loss(scores, labels, weights=None)`` gives a scalar tensor to call ``backward`` on.
+
+    A loss with parameters of its own (``aucm``) is a ``torch.nn.Module`` besides: the loop trains and saves them.
+    """
 
     @property
     def card(self) -> LossCard:
@@ -78,3 +81,9 @@ def class_shares(weights: Tensor) -> Tensor:
     if not bool(torch.isfinite(total)) or bool((wide < 0).any()) or bool(total == 0):
         raise LossError("weights must be finite, not negative, and not all zero (within a class, for a pairwise loss)")
     return wide / total
+
+
+def no_weights(weights: Tensor | None, name: str) -> None:
+    """Raise ``LossError`` when a loss that knows no example weights is given some."""
+    if weights is not None:
+        raise LossError(f"loss {name} takes no example weights")

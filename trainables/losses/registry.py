@@ -11,19 +11,47 @@ from torch import Tensor
 
 from search_spaces.cards import LossCard
 from search_spaces.errors import nearest
+from search_spaces.loss_params import faults
 from search_spaces.losses import LOSSES
+from trainables.losses.aucm import AucMargin, AucMarginClosed
 from trainables.losses.common import Loss, LossError
 from trainables.losses.cross_entropy import CrossEntropy
+from trainables.losses.hand_till import HandTill
+from trainables.losses.hypersimplex import Hypersimplex
+from trainables.losses.listwise import Listwise
+from trainables.losses.p_norm_push import PNormPush
 from trainables.losses.pairwise import PairwiseLoss
+from trainables.losses.partial import PartialAucLoss, TopPushLoss
 from trainables.losses.surrogates import SURROGATES, Surrogate
 
 Builder = Callable[[LossCard, float | None, Mapping[str, Any]], Loss]
-"""Makes a loss from its card, its margin and all of its parameters (defaults filled in)."""
+"""Makes a loss from its card, its margin (checked) and all of its parameters (checked, defaults filled in)."""
+
+
+def _surrogate(margin: float | None, params: Mapping[str, Any]) -> Surrogate:
+    return Surrogate(params["surrogate"], margin)
+
 
 BUILDERS: dict[str, Builder] = {
-    "ce": lambda card, margin, params: CrossEntropy(card),
-    **{name: lambda card, margin, params: PairwiseLoss(card, Surrogate(card.name, margin)) for name in SURROGATES},
+    "ce": lambda card, m, given: CrossEntropy(card),
+    **{
+        name: lambda card, m, given: PairwiseLoss(card, Surrogate(card.name, m, given.get("steepness", 1.0)))
+        for name in SURROGATES
+    },
+    "partial_auc": lambda card, m, given: PartialAucLoss(
+        card, _surrogate(m, given), float(given["max_fpr"]), float(given["min_tpr"])
+    ),
+    "top_push": lambda card, m, given: TopPushLoss(card, _surrogate(m, given), int(given["k"])),
+    "p_norm_push": lambda card, m, given: PNormPush(card, _surrogate(None, given), float(given["p"])),
+    "listwise": lambda card, m, given: Listwise(card, float(given["tau"])),
+    "hand_till": lambda card, m, given: HandTill(card, _surrogate(m, given)),
+    "aucm": lambda card, m, given: AucMargin(card, m or 0.0, given["version"], given["variant"]),
+    "aucm_closed": lambda card, m, given: AucMarginClosed(card, m or 0.0),
+    "hypersimplex": lambda card, m, given: Hypersimplex(
+        card, float(given["tau"]), given["k"], float(given["share"]), given["reduction"]
+    ),
 }
+"""How each loss of ``search_spaces.losses`` is made, by name."""
 
 
 def make_loss(name: str, margin: float | None = None, **params: Any) -> Loss:
@@ -34,23 +62,22 @@ def make_loss(name: str, margin: float | None = None, **params: Any) -> Loss:
     """
     card = _card(name)
     checked = check_margin(card, margin)
-    unknown = [key for key in params if key not in card.params]
-    if unknown:
-        allowed = nearest(unknown[0], card.params) if card.params else "it has none"
-        raise LossError(f"loss {name} has no parameter {unknown[0]!r}: {allowed}")
+    if problems := faults(name, card.rules, params):
+        raise LossError("; ".join(problems))
     return BUILDERS[name](card, checked, {**card.params, **params})
 
 
-def pair_weight(name: str, x: Tensor, margin: float | None = None) -> Tensor:
+def pair_weight(name: str, x: Tensor, margin: float | None = None, **params: Any) -> Tensor:
     """The weight w(x) = -loss'(x) that the pairwise loss ``name`` gives a pair of margin ``x`` (any shape).
 
-    Raises ``LossError`` as ``make_loss`` does, and for a loss that has no weight per pair (``ce``).
+    Raises ``LossError`` as ``make_loss`` does, and for a loss whose weight depends on more than x (``ce``, and the
+    families that look at the whole batch).
     """
-    card = _card(name)
-    if name not in SURROGATES:
+    loss = make_loss(name, margin, **params)
+    if not isinstance(loss, PairwiseLoss):
         raise LossError(f"loss {name} gives no weight to a single pair ({nearest(name, SURROGATES)})")
     x = torch.as_tensor(x)
-    return Surrogate(name, check_margin(card, margin)).weight(x if x.is_floating_point() else x.to(torch.float64))
+    return loss.surrogate.weight(x if x.is_floating_point() else x.to(torch.float64))
 
 
 def check_margin(card: LossCard, margin: float | None) -> float | None:

@@ -29,7 +29,7 @@ MOST_BINS = 1 << 15
 
 
 def sums(surrogate: Surrogate, orders: Sequence[int], p: Tensor, q: Tensor, weights: Tensor) -> list[Tensor]:
-    """Row sums of the logistic surrogate (see ``matrix.sums``)."""
+    """Row sums of the logistic surrogate (see ``matrix.sums``), up to its third derivative (order 3)."""
     low, high = float(torch.minimum(p.min(), q.min())), float(torch.maximum(p.max(), q.max()))
     bins = max(1, math.ceil((high - low) / WIDTH))
     if bins > MOST_BINS:
@@ -49,9 +49,18 @@ def sums(surrogate: Surrogate, orders: Sequence[int], p: Tensor, q: Tensor, weig
     if bins > reach + 1:
         mass, first = sources.tails(weights, q - low, reach + 1, targets.index)
         decayed = sources.decayed(weights, reach + 1, targets)
-        above = {0: lambda: first - (p - low)[:, None] * mass, 1: lambda: mass, 2: lambda: torch.zeros_like(mass)}
-        results = [result + decayed + above[order]() for result, order in zip(results, orders, strict=True)]
+        above = {0: first - (p - low)[:, None] * mass, 1: mass}
+        results = [result + decayed + above.get(order, 0.0) for result, order in zip(results, orders, strict=True)]
     return results
+
+
+def smoothed_indicator_sums(
+    surrogate: Surrogate, orders: Sequence[int], p: Tensor, q: Tensor, weights: Tensor
+) -> list[Tensor]:
+    """Row sums of 1 / (1 + e^(k x)), which is the logistic weight of the scores times k."""
+    k = surrogate.steepness
+    found = sums(Surrogate("logistic"), [order + 1 for order in orders], k * p, k * q, weights)
+    return [result * k**order for result, order in zip(found, orders, strict=True)]
 
 
 class _Binned:

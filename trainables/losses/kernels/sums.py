@@ -21,9 +21,17 @@ FAST: dict[str, Backend] = {
     "hinge": truncated.sums,
     "squared_hinge": truncated.sums,
     "logistic": chebyshev.sums,
+    "smoothed_indicator": chebyshev.smoothed_indicator_sums,
 }
 
-MATRIX_UP_TO = {"square": 20_000, "exponential": 20_000, "hinge": 60_000, "squared_hinge": 60_000, "logistic": 150_000}
+MATRIX_UP_TO = {
+    "square": 20_000,
+    "exponential": 20_000,
+    "hinge": 60_000,
+    "squared_hinge": 60_000,
+    "logistic": 150_000,
+    "smoothed_indicator": 150_000,
+}
 """Pairs up to which the matrix is faster than the fast method, measured on one CPU thread (benchmarks/losses.py)."""
 
 

@@ -1,0 +1,37 @@
+"""The p-norm push: each negative's own loss, raised to a power, so that the top of the list counts most.
+
+    loss = (mean over negatives j of L_j^p)^(1/p),     L_j = mean over positives i of l(p_i - q_j)
+
+p = 1 is the plain pairwise loss; p -> infinity the worst negative. The p-th root (Rudin 2009 leaves it out) keeps value
+and gradient on the scale of the plain loss, so that one learning rate serves every p.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from search_spaces.cards import LossCard
+from trainables.losses.columns import column_losses
+from trainables.losses.common import check_vectors, no_weights, result_dtype, split_classes
+from trainables.losses.surrogates import Surrogate
+
+
+@dataclass(frozen=True)
+class PNormPush:
+    """``p`` >= 1 over the column losses of a positive surrogate (exponential or logistic)."""
+
+    card: LossCard
+    surrogate: Surrogate
+    p: float
+
+    def __call__(self, scores: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
+        """The loss of ``scores`` (n,) and ``labels`` (n,) in {0, 1}; raises as every pairwise loss does."""
+        check_vectors(scores, labels, weights)
+        no_weights(weights, self.card.name)
+        losses = column_losses(self.surrogate, scores, *split_classes(labels))
+        # the p-norm is homogeneous: dividing by a constant and multiplying after changes nothing but the range
+        largest = losses.detach().max().clamp(min=1e-300)
+        mean = (losses / largest).pow(self.p).mean()
+        return (largest * mean.pow(1 / self.p)).to(result_dtype(scores))
