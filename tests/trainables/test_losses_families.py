@@ -14,9 +14,12 @@ from search_spaces.losses import LOSSES
 from trainables.losses import LossError, OneClassError, make_loss, pair_weight
 from trainables.losses.partial import top_shares
 from trainables.losses.registry import BUILDERS
+from trainables.losses.selected_pairs import balanced_pairs
 from trainables.metrics import partial_auc
 
 M = 0.5
+ORDERED = ("aucm", "hand_till", "hypersimplex", "incomplete_pairs")
+"""Losses whose gradient is not compared after a permutation: of other inputs, state, scale, or by design."""
 
 
 def value(name: str, x: float) -> float:
@@ -77,7 +80,7 @@ def test_every_binary_loss_refuses_one_class_and_wrong_shapes(name: str) -> None
         loss(torch.randn(4), torch.tensor([0, 1, 2, 1]))
 
 
-@pytest.mark.parametrize("name", [name for name in LOSSES if name not in ("aucm", "hand_till", "hypersimplex")])
+@pytest.mark.parametrize("name", [name for name in LOSSES if name not in ORDERED])
 @given(seed=st.integers(0, 500))
 @settings(max_examples=15, deadline=None)
 def test_losses_do_not_depend_on_the_order_of_the_batch(name: str, seed: int) -> None:
@@ -225,3 +228,39 @@ def test_losses_that_know_no_example_weights_say_so() -> None:
     for name in ("partial_auc", "top_push", "p_norm_push", "aucm", "aucm_closed", "hypersimplex"):
         with pytest.raises(LossError, match="takes no example weights"):
             make_loss(name, margin_of(name))(scores, labels, torch.ones(40))
+
+
+@pytest.mark.parametrize(("n_pos", "n_neg"), [(1, 1), (3, 3), (4, 6), (8, 24), (5, 7), (1, 9)])
+def test_balanced_pairs_give_every_example_its_turn_and_no_pair_twice(n_pos: int, n_neg: int) -> None:
+    for budget in range(1, n_pos * n_neg + 3):
+        first, second = balanced_pairs(n_pos, n_neg, budget)
+        pairs = list(zip(first.tolist(), second.tolist(), strict=True))
+        assert len(set(pairs)) == len(pairs) == min(budget, n_pos * n_neg)
+        for positions, size in ((first, n_pos), (second, n_neg)):
+            counts = torch.bincount(positions, minlength=size)
+            assert int(counts.max() - counts.min()) <= 1 + len(pairs) // math.lcm(n_pos, n_neg)
+
+
+@pytest.mark.parametrize("surrogate", ["hinge", "squared_hinge", "square"])
+def test_incomplete_pairs(surrogate: str) -> None:
+    scores, labels = batch(8)
+    everything = make_loss("incomplete_pairs", M, surrogate=surrogate, per_example=1000)(scores, labels)
+    assert everything.item() == pytest.approx(make_loss(surrogate, M)(scores, labels).item(), rel=1e-12)
+    positives, negatives = scores[labels == 1].tolist(), scores[labels == 0].tolist()
+    x = [positives[t % 10] - negatives[t % 30] for t in range(30)]
+    found = make_loss("incomplete_pairs", M, surrogate=surrogate, per_example=1)(scores, labels)
+    assert found.item() == pytest.approx(sum(value(surrogate, v) for v in x) / 30, rel=1e-12)
+
+
+def test_semi_hard_pairs_are_right_but_inside_the_margin() -> None:
+    scores, labels = batch(9)
+    x = [a - b for a in scores[labels == 1].tolist() for b in scores[labels == 0].tolist()]
+    chosen = [v for v in x if 0 < v < M]
+    loss = make_loss("semi_hard", M, surrogate="hinge")
+    assert loss(scores, labels).item() == pytest.approx(sum(M - v for v in chosen) / len(chosen), rel=1e-12)
+    far = (10.0 * labels).double().requires_grad_()
+    nothing = loss(far, labels)
+    nothing.backward()
+    assert nothing.item() == 0.0
+    assert far.grad is not None
+    assert not far.grad.any()

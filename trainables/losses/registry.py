@@ -22,6 +22,7 @@ from trainables.losses.listwise import Listwise
 from trainables.losses.p_norm_push import PNormPush
 from trainables.losses.pairwise import PairwiseLoss
 from trainables.losses.partial import PartialAucLoss, TopPushLoss
+from trainables.losses.selected_pairs import IncompletePairs, SemiHard
 from trainables.losses.surrogates import SURROGATES, Surrogate
 
 Builder = Callable[[LossCard, float | None, Mapping[str, Any]], Loss]
@@ -43,6 +44,8 @@ BUILDERS: dict[str, Builder] = {
     ),
     "top_push": lambda card, m, given: TopPushLoss(card, _surrogate(m, given), int(given["k"])),
     "p_norm_push": lambda card, m, given: PNormPush(card, _surrogate(None, given), float(given["p"])),
+    "incomplete_pairs": lambda card, m, given: IncompletePairs(card, _surrogate(m, given), int(given["per_example"])),
+    "semi_hard": lambda card, m, given: SemiHard(card, _surrogate(m, given)),
     "listwise": lambda card, m, given: Listwise(card, float(given["tau"])),
     "hand_till": lambda card, m, given: HandTill(card, _surrogate(m, given)),
     "aucm": lambda card, m, given: AucMargin(card, m or 0.0, given["version"], given["variant"]),
@@ -65,6 +68,20 @@ def make_loss(name: str, margin: float | None = None, **params: Any) -> Loss:
     if problems := faults(name, card.rules, params):
         raise LossError("; ".join(problems))
     return BUILDERS[name](card, checked, {**card.params, **params})
+
+
+def register_loss(card: LossCard, build: Builder) -> None:
+    """Make a loss of one's own known to ``make_loss`` and to spaces, in this process.
+
+    ``build(card, margin, params)`` gets the checked margin and parameters, defaults filled in. Raises ``LossError`` for
+    a name that is taken and for a parameter without a rule.
+    """
+    if card.name in LOSSES:
+        raise LossError(f"there is a loss {card.name!r} already")
+    if set(card.params) != set(card.rules):
+        raise LossError(f"every parameter of loss {card.name} needs a default and a rule, got {sorted(card.params)}")
+    LOSSES[card.name] = card
+    BUILDERS[card.name] = build
 
 
 def pair_weight(name: str, x: Tensor, margin: float | None = None, **params: Any) -> Tensor:

@@ -1,0 +1,51 @@
+"""The pages about losses: every loss has an entry, and the example of a loss of one's own works as printed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from search_spaces.cards import LossCard
+from search_spaces.losses import LOSSES
+from trainables.losses import LossError, OneClassError, make_loss, on_classes, register_loss
+from trainables.losses.registry import BUILDERS
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_every_loss_has_an_entry_that_names_its_parameters() -> None:
+    text = (DOCS / "losses.md").read_text()
+    for card in LOSSES.values():
+        assert f"`{card.name}`" in text
+        for name in card.params:
+            assert re.search(rf"\b{name}\b", text), f"{name} of {card.name}"
+
+
+def test_the_example_of_a_loss_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    for table in (LOSSES, BUILDERS):  # undone after the test
+        monkeypatch.setitem(table, "mean_gap", None)
+        monkeypatch.delitem(table, "mean_gap")
+    (code,) = re.findall(r"```python\n(.*?)```", (DOCS / "add-a-loss.md").read_text(), re.DOTALL)
+    names: dict[str, object] = {"__name__": "example"}
+    exec(compile(code, "docs/add-a-loss.md", "exec", dont_inherit=True), names)
+    loss = make_loss("mean_gap", scale=2.0)
+    assert loss(torch.tensor([0.5, 0.1, 0.3]), torch.tensor([1, 0, 0])).item() == pytest.approx(-0.6)
+    with pytest.raises(LossError, match="scale"):
+        make_loss("mean_gap", scale=-1)
+    with pytest.raises(OneClassError):
+        loss(torch.zeros(2), torch.ones(2))
+    with pytest.raises(LossError, match="already"):
+        register_loss(LOSSES["mean_gap"], BUILDERS["mean_gap"])
+
+
+def test_a_loss_of_ones_own_may_have_a_margin() -> None:
+    card = LossCard("gap", "Gap", "(m - gap)+", "m", has_margin=True, pairwise=True, source="here")
+    loss = on_classes(lambda p, q, margin: (margin - p.mean() + q.mean()).clamp(min=0))(card, 0.5, {})
+    assert loss(torch.tensor([0.3, 0.1]), torch.tensor([1, 0])).item() == pytest.approx(0.3)
+    assert loss(torch.tensor([0.3, 0.1]), torch.tensor([1, 0])).dtype == torch.float32
+    broken = LossCard("gap", "Gap", "", "", has_margin=False, pairwise=True, source="", params={"scale": 1.0})
+    with pytest.raises(LossError, match="rule"):
+        register_loss(broken, on_classes(lambda p, q, scale: p.sum()))
