@@ -13,13 +13,15 @@ import itertools
 import logging
 import math
 import os
+import re
 import shutil
 import signal
+import socket
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -81,6 +83,7 @@ class RayRunner:
         self._chunk = chunk
         self._slots: Slots | None = None
         self._folder: Path | None = None
+        self._quiet = ExitStack()
 
     @property
     def slots(self) -> Slots:
@@ -101,7 +104,7 @@ class RayRunner:
                     self._start_here()
                 else:
                     self._join(self._address)
-            _silence()
+            self._quiet.enter_context(_silence())
             self._slots = self._fit()
         except BaseException:
             self._leave()
@@ -222,9 +225,13 @@ class RayRunner:
         )
 
     def _join(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
         try:
+            if port.isdigit():
+                # Ray itself tries for many minutes to reach a head that is not there.
+                socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
             ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL)
-        except (ConnectionError, RuntimeError, ValueError) as error:
+        except (OSError, RuntimeError, ValueError) as error:
             raise UsageError(f"cannot join the Ray cluster at {address}: {error}") from error
         assert self._folder is not None
         self._folder.mkdir(exist_ok=True)
@@ -233,6 +240,7 @@ class RayRunner:
         """End our own Ray, or leave the cluster, whose workers of ours end with us."""
         if ray.is_initialized():
             ray.shutdown()
+        self._quiet.close()
         self._slots = None
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -382,17 +390,32 @@ def _alive_nodes() -> list[dict[str, Any]]:
 
 
 def _error_text(trial: Trial) -> str:
-    """The first lines of what Ray says about a worker that ended."""
-    with suppress(OSError, AttributeError):
-        lines = Path(trial.error_file).read_text().splitlines()
-        useful = [line.strip() for line in lines if line.strip() and not line.startswith("Failure #")]
-        return "the worker process ended: " + " ".join(useful)[:500]
-    return "the worker process ended"
+    """What Ray says about a worker that ended, without its general advice."""
+    text = ""
+    with suppress(OSError, TypeError):
+        text = " ".join(Path(trial.error_file).read_text().split())
+    detail = re.search(r"Worker exit detail: (.*?)(?= Some common causes|$)", text)
+    text = detail[1] if detail else re.sub(r"^Failure # \d+ \(occurred at [^)]*\) ", "", text)
+    return "the worker process ended: " + (text[:500] or "Ray gives no reason")
 
 
-def _silence() -> None:
-    for name in ("ray", "ray.tune", "ray.train", "ray.air", "ray.data"):
-        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Keep Ray's own messages off both streams; what became of a trial is ours to say."""
+    loggers = [logging.getLogger(name) for name in ("ray", "ray.tune", "ray.train", "ray.air", "ray.data")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL + 1)
+    # What the raylet reports, such as a worker's death, goes to stdout even with log_to_driver=False; the switch for it
+    # has no public name.
+    worker: Any = ray._private.worker
+    before, worker._worker_logs_enabled = getattr(worker, "_worker_logs_enabled", True), False
+    try:
+        yield
+    finally:
+        worker._worker_logs_enabled = before
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 @contextmanager
