@@ -6,11 +6,10 @@ reader checks every file's digest; a file (or row group) that does not match is 
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,6 +23,7 @@ FOLDER = "runs"
 COMPACT = "compact-"
 
 _ROUNDS = 5
+_BATCH = 512
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Scan:
     duplicates: tuple[Record, ...] = ()
     files: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def done(self) -> frozenset[str]:
         """Ids of the trials whose rows are there and intact."""
         return frozenset(self.records)
@@ -109,65 +109,65 @@ def scan_runs(files: Files, visit: Callable[[str, bytes, tuple[Group, ...]], Non
 
 
 def read_rows(files: Files, wanted: Collection[str] | None = None) -> tuple[pa.Table, Scan]:
-    """The rows of every intact trial (or of those in ``wanted``), ordered by trial and epoch, and the scan behind them.
+    """The rows of every intact trial (or of those in ``wanted``), by trial and epoch, and the scan behind them."""
+    contents: dict[str, bytes] = {}
 
-    Files are parsed on all CPUs; Arrow releases the interpreter lock while it decodes.
-    """
-    pending: list[tuple[str, tuple[Group, ...], Future[list[pa.Table]]]] = []
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+    def keep(name: str, data: bytes, groups: tuple[Group, ...]) -> None:
+        if wanted is None or any(trial["trial_id"] in wanted for group in groups for trial in group.trials):
+            contents[name] = data
 
-        def parse(name: str, data: bytes, groups: tuple[Group, ...]) -> None:
-            chosen = tuple(group for group in groups if group.intact and _wants(group, wanted))
-            if chosen:
-                pending.append((name, chosen, pool.submit(_parse, data, chosen)))
-
-        scan = scan_runs(files, parse)
-        tables: list[pa.Table] = [RUN_SCHEMA.empty_table()]
-        unreadable: list[BrokenFile] = []
-        for name, chosen, future in pending:
-            try:
-                parsed = future.result()
-            except (pa.ArrowException, OSError, KeyError) as error:
-                unreadable.append(BrokenFile(f"{FOLDER}/{name}", f"as written, but pyarrow cannot read it: {error}"))
-                continue
-            for group, table in zip(chosen, parsed, strict=True):
-                ids = [str(trial["trial_id"]) for trial in group.trials]
-                place = (name, group.number)
-                kept = [key for key in ids if _place(scan.records[key]) == place and (wanted is None or key in wanted)]
-                if len(kept) < len(ids):
-                    table = table.filter(pc.is_in(table.column("trial_id"), value_set=pa.array(kept, pa.string())))
-                tables.append(table)
-    bad = {file.path for file in unreadable}
-    records = {key: record for key, record in scan.records.items() if f"{FOLDER}/{record.name}" not in bad}
-    return _sorted(tables), replace(scan, records=records, broken=scan.broken + tuple(unreadable))
+    scan = scan_runs(files, keep)
+    chosen = [record for key, record in scan.records.items() if wanted is None or key in wanted]
+    rows, unreadable = _rows(chosen, contents.items())
+    if unreadable:
+        names = {broken.path.removeprefix(f"{FOLDER}/") for broken in unreadable}
+        records = {key: record for key, record in scan.records.items() if record.name not in names}
+        scan = replace(scan, records=records, broken=scan.broken + unreadable)
+    return rows, scan
 
 
-def read_records(files: Files, records: Iterable[Record]) -> pa.Table:
+def read_records(files: Files, records: Sequence[Record]) -> pa.Table:
     """The rows of exactly these copies, by trial and epoch. Raises ``BrokenFileError`` if one is gone by now."""
+    names = dict.fromkeys(record.name for record in records)
+    found = files.read_many([f"{FOLDER}/{name}" for name in names])
+    rows, unreadable = _rows(records, ((path.removeprefix(f"{FOLDER}/"), data or b"") for path, data in found))
+    if unreadable:
+        raise BrokenFileError(f"{unreadable[0].path}: {unreadable[0].reason}")
+    return rows
+
+
+def _rows(records: Iterable[Record], contents: Iterable[tuple[str, bytes]]) -> tuple[pa.Table, tuple[BrokenFile, ...]]:
+    """The rows of ``records`` from the bytes of their files, and the files that could not be read after all."""
     places: dict[str, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
         places[record.name][record.group].append(record.trial_id)
-    tables = [RUN_SCHEMA.empty_table()]
-    for path, data in files.read_many([f"{FOLDER}/{name}" for name in places]):
-        wanted = places[path.removeprefix(f"{FOLDER}/")]
-        groups = tuple(group for group in check(data or b"") if group.number in wanted)
-        if not all(group.intact for group in groups):
-            raise BrokenFileError(f"{path} was damaged while it was read")
-        for group, table in zip(groups, _parse(data or b"", groups), strict=True):
-            ids = wanted[group.number]
-            if len(ids) < len(group.trials):
-                table = table.filter(pc.is_in(table.column("trial_id"), value_set=pa.array(ids, pa.string())))
-            tables.append(table)
-    return _sorted(tables)
+    tables: list[pa.Table] = [RUN_SCHEMA.empty_table()]
+    unreadable: list[BrokenFile] = []
+    for name, data in contents:
+        try:
+            parsed = _parse(data, places[name])
+        except (BrokenFileError, pa.ArrowException, OSError, KeyError) as error:
+            unreadable.append(BrokenFile(f"{FOLDER}/{name}", f"cannot be read: {error}"))
+            continue
+        tables += parsed
+        if len(tables) >= _BATCH:  # thousands of tables of fifty columns each are what makes Arrow slow
+            tables = [pa.concat_tables(tables).combine_chunks()]
+    rows = pa.concat_tables(tables).combine_chunks()
+    return rows.sort_by([("trial_id", "ascending"), ("epoch", "ascending")]), tuple(unreadable)
 
 
-def _wants(group: Group, wanted: Collection[str] | None) -> bool:
-    return wanted is None or any(trial["trial_id"] in wanted for trial in group.trials)
-
-
-def _parse(data: bytes, groups: tuple[Group, ...]) -> list[pa.Table]:
+def _parse(data: bytes, wanted: Mapping[int, list[str]]) -> list[pa.Table]:
+    groups = check(data)
     source = pq.ParquetFile(pa.BufferReader(data))
-    return [conform(source.read_row_group(group.number, use_threads=False), RUN_SCHEMA) for group in groups]
+    tables = []
+    for number, trial_ids in wanted.items():
+        if not groups[number].intact:
+            raise BrokenFileError("damaged while it was read")
+        table = conform(source.read_row_group(number, use_threads=False), RUN_SCHEMA)
+        if len(trial_ids) < len(groups[number].trials):
+            table = table.filter(pc.is_in(table.column("trial_id"), value_set=pa.array(trial_ids, pa.string())))
+        tables.append(table)
+    return tables
 
 
 def differing_copies(files: Files, scan: Scan) -> tuple[Record, ...]:
@@ -241,11 +241,3 @@ def _damage(groups: tuple[Group, ...], damaged: list[Group]) -> str:
 
 def _age(record: Record) -> tuple[float, str]:
     return float(record.summary["finished_at"]), record.name
-
-
-def _sorted(tables: list[pa.Table]) -> pa.Table:
-    return pa.concat_tables(tables).combine_chunks().sort_by([("trial_id", "ascending"), ("epoch", "ascending")])
-
-
-def _place(record: Record) -> tuple[str, int]:
-    return record.name, record.group

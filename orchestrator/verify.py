@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from orchestrator import attempts, runs
 from orchestrator.schema import SCHEMA_VERSION
 from search_spaces.errors import StoreError
 from search_spaces.identity import canonical_json, content_id
+from search_spaces.trial import TrialConfig
 
 if TYPE_CHECKING:
     from orchestrator.store import Store
@@ -54,40 +56,57 @@ def verify_store(store: Store, expansion: Expansion | None = None) -> list[Findi
             findings.append(
                 Finding(place, f"trial {copy.trial_id} is also in {kept}: `compact` tidies", is_fault=False)
             )
-    for trial_id, trial in frame.groupby("trial_id", sort=False):
-        place = f"{runs.FOLDER}/{scan.records[str(trial_id)].name}"
-        findings += [Finding(place, f"trial {trial_id}: {problem}") for problem in _row_problems(trial)]
+    findings += [
+        Finding(f"{runs.FOLDER}/{scan.records[trial_id].name}", f"trial {trial_id}: {problem}")
+        for trial_id, problem in (*_row_problems(frame), *_configuration_problems(frame))
+    ]
     findings += _against_cells(store, frame, expansion)
     findings += _fingerprints(store, frame)
     findings += _leftovers(store)
     return sorted(findings, key=lambda finding: not finding.is_fault)
 
 
-def _row_problems(trial: pd.DataFrame) -> Iterator[str]:
-    first: Any = trial.iloc[0]
-    epochs = trial["epoch"].tolist()
-    if epochs != list(range(1, int(first["epochs"]) + 1)):
-        yield f"has the epochs {epochs}, expected 1..{first['epochs']}"
-    expected = [int(first["updates_per_epoch"]) * epoch for epoch in epochs]
-    if trial["update"].tolist() != expected:
-        yield f"counts the updates {trial['update'].tolist()}, expected {expected}"
+def _row_problems(frame: pd.DataFrame) -> Iterator[tuple[str, str]]:
+    """Trials whose rows are no complete, plausible curve; all are looked at together, only bad ones one by one."""
+    trials = frame.groupby("trial_id", sort=False)
+    bad = (
+        (frame["epoch"] != trials.cumcount() + 1)
+        | (frame["epochs"] != trials["epoch"].transform("size"))
+        | (frame["update"] != frame["updates_per_epoch"] * frame["epoch"])
+        | ~np.isfinite(frame["train_loss"])
+        | (frame["schema_version"] != SCHEMA_VERSION)
+    )
     for name in _FRACTIONS:
-        if not trial[name].between(0.0, 1.0).all():
-            yield f"{name} is outside 0..1: {trial[name].tolist()}"
-    if not np.isfinite(trial["train_loss"]).all():
-        yield f"train_loss is not finite: {trial['train_loss'].tolist()}"
-    if (trial["schema_version"] != SCHEMA_VERSION).any():
-        yield f"schema version {first['schema_version']}, expected {SCHEMA_VERSION}"
-    if len(trial["config"].unique()) != 1:
-        yield "has several configurations"
-        return
-    config = json.loads(first["config"])
-    # Hashed as it stands, not through TrialConfig: rows of an older protocol stay valid.
-    if content_id(config) != first["trial_id"]:
-        yield f"its configuration is that of trial {content_id(config)}"
-    for name, value in (config | {"loss_params": canonical_json(config.get("loss_params"))}).items():
-        if name in trial and not all(_same(found, value) for found in trial[name].unique()):
-            yield f"{name} is {trial[name].tolist()} in its rows and {value!r} in its configuration"
+        bad |= ~frame[name].between(0.0, 1.0)
+    for key, trial in frame[frame["trial_id"].isin(frame.loc[bad, "trial_id"])].groupby("trial_id", sort=False):
+        trial_id, epochs, planned = str(key), trial["epoch"].tolist(), trial["epochs"].iloc[0]
+        if epochs != list(range(1, planned + 1)):
+            yield trial_id, f"has the epochs {epochs}, expected 1..{planned}"
+        expected = (trial["updates_per_epoch"] * trial["epoch"]).tolist()
+        if trial["update"].tolist() != expected:
+            yield trial_id, f"counts the updates {trial['update'].tolist()}, expected {expected}"
+        for name in _FRACTIONS:
+            if not trial[name].between(0.0, 1.0).all():
+                yield trial_id, f"{name} is outside 0..1: {trial[name].tolist()}"
+        if not np.isfinite(trial["train_loss"]).all():
+            yield trial_id, f"train_loss is not finite: {trial['train_loss'].tolist()}"
+        if (trial["schema_version"] != SCHEMA_VERSION).any():
+            yield trial_id, f"schema version {trial['schema_version'].iloc[0]}, expected {SCHEMA_VERSION}"
+
+
+def _configuration_problems(frame: pd.DataFrame) -> Iterator[tuple[str, str]]:
+    """Trials whose columns are not those of the configuration that their id is the hash of."""
+    names = [field.name for field in dataclasses.fields(TrialConfig) if field.name in frame]
+    for row in frame[["trial_id", "config", *names]].drop_duplicates().to_dict("records"):
+        trial_id, config = str(row["trial_id"]), json.loads(row["config"])
+        # Hashed as it stands, not through TrialConfig: rows of an older protocol stay valid.
+        if content_id(config) != trial_id:
+            yield trial_id, f"its configuration is that of trial {content_id(config)}"
+            continue
+        expected = config | {"loss_params": canonical_json(config["loss_params"])}
+        for name in names:
+            if name in expected and not _same(row[name], expected[name]):
+                yield trial_id, f"{name} is {row[name]!r} in its rows and {expected[name]!r} in its configuration"
 
 
 def _against_cells(store: Store, frame: pd.DataFrame, expansion: Expansion | None) -> list[Finding]:
@@ -101,7 +120,7 @@ def _against_cells(store: Store, frame: pd.DataFrame, expansion: Expansion | Non
         nominal["loss_params"] = json.loads(str(cell["loss_params"]))
         if content_id(nominal) != cell["cell_id"]:
             findings.append(Finding("cells.parquet", f"cell {cell['cell_id']}: its columns are those of another cell"))
-    firsts = frame.drop_duplicates("trial_id").set_index("trial_id")
+    firsts = frame.drop_duplicates("trial_id").set_index("trial_id")[list(_SHARED)]
     joined = cells.drop_duplicates(["trial_id", *_SHARED]).join(firsts.add_suffix("_run"), on="trial_id", how="inner")
     for cell in joined.to_dict("records"):
         for name in _SHARED:
@@ -150,11 +169,8 @@ def _leftovers(store: Store) -> list[Finding]:
 
 
 def _plain(value: Any) -> Any:
-    return None if isinstance(value, float) and np.isnan(value) else value
+    return None if isinstance(value, float) and value != value else value
 
 
 def _same(left: Any, right: Any) -> bool:
-    left, right = _plain(left), _plain(right)
-    if pd.isna(left) or pd.isna(right):
-        return bool(pd.isna(left) and pd.isna(right))
-    return bool(left == right)
+    return bool(_plain(left) == _plain(right))
