@@ -11,6 +11,28 @@ _IMAGENET_TERMS = "ImageNet terms: non-commercial research and education"
 _STRATIFIED = "70/15/15 of each class, stratified, by seed"
 _LOW_SHOT = "25 train, 15 validation and 40 test images a class, disjoint, drawn by seed"
 
+_WEEDS = [
+    "Chinee apple",
+    "Lantana",
+    "Parkinsonia",
+    "Parthenium",
+    "Prickly acacia",
+    "Rubber vine",
+    "Siam weed",
+    "Snake weed",
+    "Negative",
+    "Negatives",
+]
+_HAM10000 = {
+    "source": "ham10000",
+    "table": ["HAM10000_metadata.csv"],
+    "image": "image_id",
+    "label": "dx",
+    "labels": ["akiec", "bcc", "bkl", "df", "mel", "nv", "vasc"],
+    "classes": [["nv"], ["mel"]],
+    "group": "lesion_id",
+}
+
 CARDS = (
     TaskCard(
         name="imagenet-lt-dogs",
@@ -26,7 +48,8 @@ CARDS = (
         counts={"train": (6586, 202), "validation": (720, 360), "test": (1800, 900)},
         split="the ImageNet-LT files: train long-tailed, 20 validation and 50 test images a class",
         seeded=False,
-        loader=None,
+        loader="imagenet_lt_dogs",
+        options={"tail_at_most": 20, "head_at_least": 100},
         get="ImageNet (ILSVRC2012) from image-net.org and the ImageNet_LT_{train,val,test}.txt files of its authors",
     ),
     TaskCard(
@@ -42,7 +65,8 @@ CARDS = (
         counts={"train": (258, 259), "validation": (55, 56), "test": (55, 55)},
         split=_STRATIFIED,
         seeded=True,
-        loader=None,
+        loader="class_folders",
+        options={"source": "stanford-dogs", "classes": [["eskimo dog", "samoyed"], ["siberian husky", "malamute"]]},
         get="images.tar of Stanford Dogs, vision.stanford.edu/aditya86/ImageNetDogs",
     ),
     TaskCard(
@@ -59,7 +83,8 @@ CARDS = (
         split="25 and 15 a class drawn by seed from the official train and validation files (33 or 34 a class), the "
         "whole official test file",
         seeded=True,
-        loader=None,
+        loader="fgvc_aircraft",
+        options={"classes": ["CRJ-900", "CRJ-700"]},
         get="fgvc-aircraft-2013b.tar.gz, www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft (torchvision downloads it)",
     ),
     TaskCard(
@@ -75,7 +100,15 @@ CARDS = (
         counts={"train": (699, 342), "validation": (150, 73), "test": (150, 73)},
         split=_STRATIFIED,
         seeded=True,
-        loader=None,
+        loader="image_table",
+        options={
+            "source": "aptos2019",
+            "table": ["train.csv", "train_1.csv"],
+            "image": "id_code",
+            "label": "diagnosis",
+            "labels": [0, 1, 2, 3, 4],
+            "classes": [[2], [3, 4]],
+        },
         get="the Kaggle release of APTOS 2019 at 224x224 (train.csv and images)",
     ),
     TaskCard(
@@ -91,7 +124,16 @@ CARDS = (
         counts={"train": (25, 25), "validation": (15, 15), "test": (40, 40)},
         split=_LOW_SHOT,
         seeded=True,
-        loader=None,
+        loader="image_table",
+        options={
+            "source": "deepweeds",
+            "table": ["labels.csv"],
+            "image": "Filename",
+            "label": "Species",
+            "labels": _WEEDS,
+            "classes": [["Siam weed"], ["Parthenium"]],
+            "leftover": True,
+        },
         get="labels.csv and images.zip of DeepWeeds, github.com/AlexOlsen/DeepWeeds",
     ),
     TaskCard(
@@ -107,7 +149,8 @@ CARDS = (
         counts={"train": (25, 25), "validation": (15, 15), "test": (40, 40)},
         split=_LOW_SHOT,
         seeded=True,
-        loader=None,
+        loader="class_folders",
+        options={"source": "d-kap", "classes": [["rot"], ["scab"]], "leftover": True},
         get="the D-KAP archive, one folder a class",
     ),
     TaskCard(
@@ -123,7 +166,8 @@ CARDS = (
         counts={"train": (18, 18), "validation": (8, 8), "test": (14, 14)},
         split="18 train, 8 validation and 14 test images a class, disjoint, drawn by seed",
         seeded=True,
-        loader=None,
+        loader="class_folders",
+        options={"source": "rice-leaf-diseases", "classes": [["leaf smut"], ["brown spot"]]},
         get="the Rice Leaf Diseases archive, one folder a class",
     ),
     TaskCard(
@@ -140,8 +184,31 @@ CARDS = (
         counts={"train": (4694, 779), "validation": (1006, 167), "test": (1005, 167)},
         split=_STRATIFIED,
         seeded=True,
-        loader=None,
-        get="HAM10000_metadata.csv and both image archives of HAM10000 (Kaggle or Harvard Dataverse)",
+        loader="image_table",
+        options=_HAM10000,
+        get="HAM10000_metadata.csv and both image folders of HAM10000 (Kaggle or Harvard Dataverse)",
     ),
 )
 """The eight image tasks in the order of Table 5."""
+
+SIBLINGS = (
+    TaskCard(
+        name="ham10000-by-lesion",
+        title="HAM10000 M/N by lesion",
+        modality="image",
+        revision="1",
+        source="HAM10000 dermatoscopic images (Tschandl et al. 2018)",
+        licence="CC BY-NC-SA 4.0 (the Kaggle release)",
+        construction="Melanoma (mel, 1,113 images) against melanocytic nevus (nv, 6,705), all images of a lesion in "
+        "one split. Not in the paper; the one to use for new work, since it tests on lesions that were not trained on.",
+        positive="melanoma",
+        negative="melanocytic nevus",
+        counts={"train": (4694, 779), "validation": (1006, 167), "test": (1005, 167)},
+        split="the counts of the published task, drawn by seed in whole lesions",
+        seeded=True,
+        loader="image_table",
+        options={**_HAM10000, "grouped": True},
+        get="HAM10000_metadata.csv and both image folders of HAM10000 (Kaggle or Harvard Dataverse)",
+    ),
+)
+"""Variants of those tasks that the paper does not have."""

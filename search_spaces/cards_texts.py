@@ -32,13 +32,22 @@ def _emotion(name: str, title: str, label: str, train: Counts, validation: Count
         counts={"train": train, "validation": validation, "test": test},
         split="official test; validation is 10 % of the 43,410 official training rows, stratified, by seed",
         seeded=True,
-        loader=None,
+        loader="goemotions",
+        options={"emotion": label},
         get="Hugging Face dataset go_emotions (simplified)",
     )
 
 
 def _inference(
-    name: str, title: str, dataset: str, positive: str, train: Counts, validation: Counts, test: Counts, split: str
+    name: str,
+    title: str,
+    dataset: str,
+    positive: str,
+    train: Counts,
+    validation: Counts,
+    test: Counts,
+    split: str,
+    **options: object,
 ) -> TaskCard:
     return TaskCard(
         name=name,
@@ -53,7 +62,8 @@ def _inference(
         counts={"train": train, "validation": validation, "test": test},
         split=f"{split}; {_CAP}",
         seeded=False,
-        loader=None,
+        loader="nli",
+        options={"source": dataset.lower(), "positive": positive, **options},
         get=f"Hugging Face dataset {dataset}",
     )
 
@@ -71,8 +81,8 @@ CARDS = (
     _emotion("goemotions-annoyance", "GoEmotions Annoy.", "annoyance", (36846, 2223), (4094, 247), (5107, 320)),
     _emotion("goemotions-fear", "GoEmotions Fear", "fear", (38533, 536), (4281, 60), (5349, 78)),
     _inference("anli-r1-en", "ANLI R1 E/N", "anli", "entailment", (7052, 5371), (333, 334), (333, 334), _ANLI_R1),
-    _inference("anli-r3-cn", "ANLI R3 C/N", "anli", "contradiction", _HALF, (402, 396), (402, 396), _ANLI_R3),
-    _inference("anli-r3-en", "ANLI R3 E/N", "anli", "entailment", _HALF, (402, 402), (402, 402), _ANLI_R3),
+    _inference("anli-r3-cn", "ANLI R3 C/N", "anli", "contradiction", _HALF, (402, 396), (402, 396), _ANLI_R3, round=3),
+    _inference("anli-r3-en", "ANLI R3 E/N", "anli", "entailment", _HALF, (402, 402), (402, 402), _ANLI_R3, round=3),
     _inference(
         "snli-high-overlap", "SNLI High-Overlap", "snli", "entailment", _HALF, (2000, 2000), (2000, 2000), _SNLI
     ),

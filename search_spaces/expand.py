@@ -13,6 +13,7 @@ from typing import Any
 from search_spaces.batches import updates_per_epoch, warmup_updates
 from search_spaces.cards import LossCard, ModelCard, TaskCard
 from search_spaces.grid import Grid
+from search_spaces.loss_spec import loss_card, loss_spec
 from search_spaces.losses import LOSSES
 from search_spaces.models import MODELS
 from search_spaces.order import launch_order
@@ -75,7 +76,7 @@ def _add_setting(found: _Collected, part: Grid, task: TaskCard, model: ModelCard
     """Add every cell of one (task, model, init) of ``part``."""
     base = _base_fields(part, task, model, init)
     total = base["epochs"] * base["updates_per_epoch"]
-    losses = [LOSSES[name] for name in part.losses]
+    losses = [loss_card(spec) for spec in part.losses]
     pairwise = sum(card.pairwise for card in losses)
     points = pairwise * len(part.warmup_ratios) * max(len(part.margins), 1) + (len(losses) - pairwise)
     found.product += points * len(part.seeds)
@@ -85,21 +86,27 @@ def _add_setting(found: _Collected, part: Grid, task: TaskCard, model: ModelCard
     for seed in part.seeds:
         for loss, ratio, margin in _nominal_points(part, losses):
             effective = _effective_fields(loss, ratio, margin, total, part)
-            key = (seed, effective["loss"], effective["margin"], effective["warmup_updates"])
+            key = (
+                seed,
+                effective["loss"],
+                tuple(effective["loss_params"].items()),
+                effective["margin"],
+                effective["warmup_updates"],
+            )
             if key not in made:
                 trial = TrialConfig(**base, **effective, seed=seed)
                 made[key] = found.trials.setdefault(trial.trial_id, trial)
                 found.eval_batch_sizes.setdefault(trial.trial_id, part.settings.eval_batch_size)
             trial_id = made[key].trial_id
             mode = "ce" if not loss.pairwise else "warmup" if ratio else "direct"
-            named = (trial_id, loss.name, mode, ratio, margin, part.regime)
+            named = (trial_id, loss_spec(loss), mode, ratio, margin, part.regime)
             if named not in found.cells:
                 found.cells[named] = Cell(
                     trial_id=trial_id,
                     task=task.name,
                     model=model.name,
                     init=init,
-                    loss=loss.name,
+                    loss=loss_spec(loss),
                     mode=mode,
                     warmup_ratio=ratio,
                     margin=margin,

@@ -12,7 +12,7 @@ from search_spaces.batches import class_shares
 from search_spaces.cards import TaskCard
 from search_spaces.errors import nearest
 from search_spaces.fields import Axis, FilledAxis, Number, Whole, Word, complaints, one_of
-from search_spaces.losses import LOSSES
+from search_spaces.loss_spec import loss_card, loss_spec
 from search_spaces.models import MODELS
 from search_spaces.regimes import REGIMES
 from search_spaces.settings import Settings
@@ -33,6 +33,10 @@ def _known_init(value: str) -> str:
     return value
 
 
+def _known_loss(value: str) -> str:
+    return loss_spec(loss_card(value))
+
+
 class Grid(BaseModel):
     """Every task x model x init, each with CE per seed and every other loss x warm-up ratio x margin x seed.
 
@@ -45,7 +49,7 @@ class Grid(BaseModel):
     tasks: FilledAxis[Annotated[Word, AfterValidator(_known_task)]]
     models: FilledAxis[Annotated[Word, one_of(lambda: MODELS, "model")]]
     inits: FilledAxis[Annotated[Word, AfterValidator(_known_init)]]
-    losses: FilledAxis[Annotated[Word, one_of(lambda: LOSSES, "loss")]]
+    losses: FilledAxis[Annotated[Word, AfterValidator(_known_loss)]]
     warmup_ratios: Axis[Annotated[Number, Field(ge=0, lt=1)]] = ()
     margins: Axis[Annotated[Number, Field(gt=0)]] = ()
     seeds: FilledAxis[Annotated[Whole, Field(ge=0, lt=2**63)]]
@@ -84,6 +88,7 @@ def read_grid(raw: Mapping[str, Any], cards: Mapping[str, TaskCard]) -> GridRead
     wrong += _margin_problems(axes, whole, settings)
     if settings is not None:
         wrong += _settings_misfits(axes, cards, settings)
+        wrong += _optimizer_problems(axes, settings)
     return GridReading(None if wrong else grid, tuple(wrong))
 
 
@@ -157,7 +162,7 @@ def _misfits(axes: Mapping[str, list[Any]], cards: Mapping[str, TaskCard]) -> li
 
 def _margin_problems(axes: Mapping[str, list[Any]], wrong: set[str], settings: Settings | None) -> list[str]:
     problems = []
-    losses = [LOSSES[name] for name in axes.get("losses", ())]
+    losses = [loss_card(spec) for spec in axes.get("losses", ())]
     with_margin = [card.name for card in losses if card.has_margin]
     pairwise = [card.name for card in losses if card.pairwise]
     if with_margin and "margins" not in wrong and not axes.get("margins"):
@@ -175,6 +180,17 @@ def _margin_problems(axes: Mapping[str, list[Any]], wrong: set[str], settings: S
                     "(settings.score_scale=identity compares logits)"
                 )
     return problems
+
+
+def _optimizer_problems(axes: Mapping[str, list[Any]], settings: Settings) -> list[str]:
+    """PESG trains the variables of ``aucm``, which no other optimizer does, and knows no other loss."""
+    losses = {loss_card(spec).name for spec in axes.get("losses", ())}
+    others = ", ".join(sorted(losses - {"aucm"}))
+    if settings.optimizer == "pesg" and others:
+        return [f"settings.optimizer: pesg trains aucm only, not {others}; give those a part of their own"]
+    if settings.optimizer != "pesg" and "aucm" in losses:
+        return [f"settings.optimizer: aucm needs pesg, got {settings.optimizer}; give it a part of its own"]
+    return []
 
 
 def _settings_misfits(axes: Mapping[str, list[Any]], cards: Mapping[str, TaskCard], settings: Settings) -> list[str]:

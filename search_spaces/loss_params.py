@@ -12,10 +12,10 @@ from search_spaces.errors import nearest
 
 @dataclass(frozen=True)
 class Between:
-    """A number from ``low`` to ``high``; an end is excluded when its ``open_`` flag is set."""
+    """A number from ``low`` to ``high`` (None: no limit); an end is excluded when its ``open_`` flag is set."""
 
     low: float
-    high: float = math.inf
+    high: float | None = None
     open_low: bool = False
     open_high: bool = False
     whole: bool = False
@@ -24,11 +24,12 @@ class Between:
         """What is wrong with ``value``, or None."""
         noun = "a whole number" if self.whole else "a number"
         left = f"> {self.low:g}" if self.open_low else f">= {self.low:g}"
-        right = "" if self.high == math.inf else f" and {'<' if self.open_high else '<='} {self.high:g}"
+        right = "" if self.high is None else f" and {'<' if self.open_high else '<='} {self.high:g}"
         ok = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
         ok = ok and (not self.whole or float(value).is_integer())
         ok = ok and (value > self.low if self.open_low else value >= self.low)
-        ok = ok and (value < self.high if self.open_high else value <= self.high)
+        if self.high is not None:
+            ok = ok and (value < self.high if self.open_high else value <= self.high)
         return None if ok else f"must be {noun} {left}{right}, got {value!r}"
 
 

@@ -93,7 +93,9 @@ REGIMES: dict[str, Regime] = {
             max_length=256,
             precision="bfloat16",
         ),
-        _regime("quickstart-mnist", "plain MLP on low-shot MNIST, 188 updates", _OWN, **_QUICK),
+        _regime(
+            "quickstart-mnist", "plain MLP on low-shot MNIST, 188 updates", _OWN, **_QUICK | {"learning_rate": 1e-2}
+        ),
         _regime(
             "solar-cell",
             "photographs of 96 x 96, 100 updates",

@@ -20,10 +20,10 @@ class Settings(BaseModel):
     """Examples of one optimizer update."""
     eval_batch_size: Annotated[Whole, Field(ge=1)]
     """Examples scored at once in evaluation; not part of a trial's identity."""
-    optimizer: Literal["sgd", "adamw"]
+    optimizer: Literal["sgd", "adamw", "pesg"]
     learning_rate: Annotated[Number, Field(gt=0)]
     momentum: Annotated[Number, Field(ge=0, lt=1)] = 0.0
-    """Of SGD; 0 with AdamW."""
+    """Of SGD and PESG; 0 with AdamW."""
     weight_decay: Annotated[Number, Field(ge=0)]
     lr_schedule: Literal["cosine", "constant"] = "cosine"
     lr_warmup_fraction: Annotated[Number, Field(ge=0, lt=1)] = 0.0

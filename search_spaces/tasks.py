@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from search_spaces import cards_images, cards_offline, cards_texts
+from search_spaces import cards_extensions, cards_images, cards_offline, cards_texts
 from search_spaces.cards import TaskCard
 from search_spaces.errors import SpaceError, nearest
 
 TASKS: dict[str, TaskCard] = {
-    card.name: card for card in (*cards_offline.CARDS, *cards_images.CARDS, *cards_texts.CARDS)
+    card.name: card for card in (*cards_offline.CARDS, *cards_images.CARDS, *cards_images.SIBLINGS, *cards_texts.CARDS)
 }
-"""Every built-in task, in the order they are listed."""
+"""Every built-in binary task, in the order they are listed."""
+
+EXTENSIONS: dict[str, TaskCard] = {card.name: card for card in cards_extensions.CARDS}
+"""The multiclass and multilabel tasks: their data can be checked and prepared."""
 
 
 def task_card(name: str, extra: Mapping[str, TaskCard] | None = None) -> TaskCard:
