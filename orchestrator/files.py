@@ -79,7 +79,7 @@ class Files:
     def write(self, name: str, data: bytes) -> None:
         """Replace ``name`` by ``data``, whole or not at all."""
         if self.local is None:
-            self._fs.pipe_file(self._key(name), data)
+            self._put(name, data)
             return
         target = self.local / name
         temporary = _synced_temporary(target, data)
@@ -100,7 +100,7 @@ class Files:
             self._fs.invalidate_cache()
             if self._fs.exists(self._key(name)):
                 raise FileExistsError(self.path(name))
-            self._fs.pipe_file(self._key(name), data)
+            self._put(name, data)
             return
         target = self.local / name
         temporary = _synced_temporary(target, data)
@@ -193,6 +193,14 @@ class Files:
             yield
         finally:
             os.close(handle)
+
+    def _put(self, name: str, data: bytes) -> None:
+        key = self._key(name)
+        try:
+            self._fs.pipe_file(key, data)
+        except FileNotFoundError:  # a file system with folders, such as HDFS
+            self._fs.makedirs(key.rsplit("/", 1)[0], exist_ok=True)
+            self._fs.pipe_file(key, data)
 
     def _key(self, name: str) -> str:
         return f"{self._root}/{name}" if name else self._root

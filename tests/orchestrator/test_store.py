@@ -13,6 +13,8 @@ from pathlib import Path
 import fsspec
 import pandas as pd
 import pytest
+from fsspec.implementations.arrow import ArrowFSWrapper
+from pyarrow.fs import _MockFileSystem
 
 from orchestrator.files import Files
 from orchestrator.schema import RUN_SCHEMA
@@ -47,6 +49,17 @@ class TestFsspecLocalStore(StoreContract):
         local = fsspec.get_filesystem_class("file")(auto_mkdir=True, skip_instance_cache=True)
         monkeypatch.setattr("orchestrator.files._remote", lambda uri: (local, str(tmp_path / "through-fsspec")))
         return "through-fsspec://store"
+
+
+class TestArrowStore(StoreContract):
+    """pyarrow's file systems, which stand in where a scheme's fsspec package is missing; here its in-memory one."""
+
+    @pytest.fixture()
+    def uri(self, monkeypatch: pytest.MonkeyPatch) -> str:
+        monkeypatch.setattr("orchestrator.lock._SETTLE_SECONDS", 0.0)
+        memory = ArrowFSWrapper(_MockFileSystem())
+        monkeypatch.setattr("orchestrator.files._remote", lambda uri: (memory, "bucket/one"))
+        return "arrow://bucket/one"
 
 
 def test_file_uris_relative_paths_and_home_mean_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
