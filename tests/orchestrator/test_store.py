@@ -54,7 +54,7 @@ class TestFsspecLocalStore(StoreContract):
 class TestArrowStore(StoreContract):
     """pyarrow's file systems, which stand in where a scheme's fsspec package is missing; here its in-memory one."""
 
-    @pytest.fixture()
+    @pytest.fixture
     def uri(self, monkeypatch: pytest.MonkeyPatch) -> str:
         monkeypatch.setattr("orchestrator.lock._SETTLE_SECONDS", 0.0)
         memory = ArrowFSWrapper(_MockFileSystem())
