@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TypeAlias
@@ -57,6 +58,19 @@ def in_order(examples: Iterable[Example]) -> list[Example]:
             places = " and ".join(place for place in (before.where, after.where) if place)
             raise DataError(f"duplicate id {after.id!r}" + (f" ({places})" if places else ""))
     return ordered
+
+
+def numbered(examples: list[Example]) -> list[Example]:
+    """Examples whose ids are hashes of their content, with repeats told apart: numbered in the order of part and label,
+    so that the order of rows means nothing.
+    """
+    repeated = {name for name, count in Counter(example.id for example in examples).items() if count > 1}
+    distinct = [example for example in examples if example.id not in repeated]
+    seen: Counter[str] = Counter()
+    for example in sorted((e for e in examples if e.id in repeated), key=lambda e: (e.id, e.part, e.label)):
+        seen[example.id] += 1
+        distinct.append(replace(example, id=f"{example.id}#{seen[example.id]}"))
+    return distinct
 
 
 @dataclass(frozen=True)

@@ -47,10 +47,23 @@ class Loader:
 
 
 LOADERS: dict[str, str] = {
-    "drug_reviews": "trainables.data.drug_reviews",
-    "mnist": "trainables.data.mnist",
-    "own": "trainables.data.own",
-    "solar": "trainables.data.solar",
+    name: f"trainables.data.{module}"
+    for name, module in {
+        "chexpert": "chexpert",
+        "cifar100": "cifar100",
+        "class_folders": "class_folders",
+        "drug_reviews": "drug_reviews",
+        "fgvc_aircraft": "fgvc_aircraft",
+        "goemotions": "goemotions",
+        "image_table": "image_table",
+        "imagenet_lt": "imagenet_lt_full",
+        "imagenet_lt_dogs": "imagenet_lt",
+        "inaturalist": "inaturalist",
+        "mnist": "mnist",
+        "nli": "nli",
+        "own": "own",
+        "solar": "solar",
+    }.items()
 }
 """Loader name (``TaskCard.loader``) to the module whose ``LOADER`` it is."""
 

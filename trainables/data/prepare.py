@@ -24,7 +24,6 @@ from trainables.data.examples import Example, Index, digest, in_order, index_of
 from trainables.data.faults import SHOWN, Faults
 from trainables.data.images import decode, resize
 from trainables.data.loader import Loader, Rows, image_size
-from trainables.data.splits import DrawRule, draw_splits
 from trainables.data.store import IMAGES, Pool, preparing, write_index, write_manifest
 from trainables.data.types import Progress
 
@@ -43,7 +42,10 @@ def recipe_of(card: TaskCard) -> str:
     """Identifies how a task is prepared: a prepared folder of another recipe is not used."""
     if card.fingerprint is not None:
         return card.revision  # of a user's own task: the hash of its definition and data
-    return content_id({"revision": card.revision, "loader": card.loader, "options": dict(card.options)})
+    recipe = {"revision": card.revision, "loader": card.loader, "options": dict(card.options)}
+    if not card.seeded:
+        recipe["counts"] = {split: list(card.counts[split]) for split in SPLITS}  # what is drawn is written down
+    return content_id(recipe)
 
 
 def listed(card: TaskCard, loader: Loader, data_root: Path) -> list[Example]:
@@ -69,7 +71,10 @@ def rows_of(card: TaskCard, loader: Loader, pool: Pool, seed: int) -> Rows:
     """The rows of each split for ``seed``."""
     if card.seeded:
         return loader.draw(card, pool.index, seed)
-    return draw_splits(pool.index, card.counts, 0, DrawRule(parts={split: split for split in SPLITS}))
+    return {
+        split: np.array([row for row, part in enumerate(pool.index.parts) if part == split], dtype=np.int64)
+        for split in SPLITS
+    }
 
 
 def pool_in_memory(card: TaskCard, loader: Loader, examples: list[Example]) -> Pool:
@@ -105,7 +110,7 @@ def write_pool(
             "notes": list(notes),
             **more,
         }
-        write_index(folder, index, columns)
+        write_index(folder, index, {"where": pa.array([example.where for example in examples]), **columns})
         write_manifest(folder, manifest)
     return manifest
 
