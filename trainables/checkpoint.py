@@ -53,6 +53,8 @@ class TrainState:
     progress: Progress
     model: dict[str, Tensor]
     optimizer: dict[str, Any]
+    loss: dict[str, Tensor] = field(default_factory=dict)
+    """The variables of a loss that has its own."""
 
     def to_bytes(self) -> bytes:
         """The state as ``torch.save`` writes it."""
@@ -63,6 +65,7 @@ class TrainState:
             "progress": vars(self.progress),
             "model": self.model,
             "optimizer": self.optimizer,
+            "loss": self.loss,
         }
         torch.save(content, buffer)
         return buffer.getvalue()
@@ -78,7 +81,8 @@ class TrainState:
             if values["format"] != FORMAT:
                 raise TrialError(f"a train state of format {values['format']}; this version reads format {FORMAT}")
             config = TrialConfig.from_dict(values["config"])
-            return cls(config, Progress(**values["progress"]), values["model"], values["optimizer"])
+            progress = Progress(**values["progress"])
+            return cls(config, progress, values["model"], values["optimizer"], values["loss"])
         except TrialError:
             raise
         except Exception as error:  # torch raises many classes for a damaged archive
@@ -104,12 +108,17 @@ class TrainState:
         return cls.from_bytes(path.read_bytes())
 
 
-def capture(config: TrialConfig, progress: Progress, module: nn.Module, optimizer: Optimizer) -> TrainState:
+def capture(
+    config: TrialConfig, progress: Progress, module: nn.Module, optimizer: Optimizer, loss: nn.Module | None = None
+) -> TrainState:
     """The state of a run between two updates, copied."""
-    return TrainState(config, *copy.deepcopy((progress, _changing(module), optimizer.state_dict())))
+    variables = {} if loss is None else loss.state_dict()
+    return TrainState(config, *copy.deepcopy((progress, _changing(module), optimizer.state_dict(), variables)))
 
 
-def restore(state: TrainState, config: TrialConfig, module: nn.Module, optimizer: Optimizer) -> Progress:
+def restore(
+    state: TrainState, config: TrialConfig, module: nn.Module, optimizer: Optimizer, loss: nn.Module | None = None
+) -> Progress:
     """Bring a freshly built module and optimizer to ``state`` and return its progress, copied.
 
     Raises ``TrialError`` when a run of ``config`` would not have come through this state, or when the state is of
@@ -125,6 +134,8 @@ def restore(state: TrainState, config: TrialConfig, module: nn.Module, optimizer
         raise TrialError(f"the state is of another model than {config.model!r} (first differing tensors: {names})")
     module.load_state_dict(changing, strict=False)
     optimizer.load_state_dict(moments)
+    if loss is not None:
+        loss.load_state_dict(state.loss)
     return progress
 
 

@@ -2,13 +2,16 @@
 
 Yuan et al. 2021, and LibAUC 2.0.1 in SGD mode. Every step adds to the gradient a pull ``epoch_decay`` towards a
 reference point and ``weight_decay`` towards 0; ``update_reference`` moves the reference to the mean of the iterates
-since the last call (LibAUC's recipes do so at 50 % and 75 % of the epochs, dividing the learning rate by 10).
+since the last call (LibAUC's recipes do so at 50 % and 75 % of the epochs).
 
-``variant="paper"``: the reference starts at the initial point, momentum is heavy-ball (gain 1 / (1 - momentum)), alpha
-ascends its own gradient. ``variant="libauc-2.0.1"``, as shipped: the reference starts at random numbers
-N(0, 0.01^2), gradients are clamped elementwise to +-1, the momentum buffer is
+``variant="paper"``: the reference starts at the point where the objective does, momentum is heavy-ball (gain
+1 / (1 - momentum)), alpha ascends its own gradient. ``variant="libauc-2.0.1"``, as shipped: the reference starts at
+random numbers N(0, 0.01^2), gradients are clamped elementwise to +-1, the momentum buffer is
 ``(1 - momentum) * buffer + momentum * gradient`` (an average that keeps a tenth at 0.9: hardly any momentum), and
 alpha follows 2 (m + b - a - alpha) from the updated a and b whatever the version of the loss.
+
+Updates before the first one of the AUC margin objective, a CE warm-up, are plain SGD with heavy-ball momentum and
+weight decay, the same for both variants; PESG starts with the objective, its momentum empty.
 """
 
 from __future__ import annotations
@@ -26,13 +29,15 @@ from trainables.losses.common import LossError
 CLIP = 1.0
 REFERENCE_SPREAD = 0.01
 LARGEST_ALPHA = 999.0
+REFERENCE_AT = (0.5, 0.75)
+"""Shares of the run's updates after which the reference moves, as in LibAUC's recipes."""
 
 
 class Pesg(Optimizer):
     """Steps the model's parameters and the auxiliary variables of ``loss`` together.
 
     ``state_dict`` holds momentum, reference point and averages; save ``loss.state_dict()`` beside it.
-    The random reference of the shipped variant is drawn from torch's global generator, as there.
+    The random reference of the shipped variant is drawn from torch's global generator at the first step.
     """
 
     def __init__(
@@ -54,55 +59,57 @@ class Pesg(Optimizer):
         self.shipped = loss.variant != "paper"
         defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "epoch_decay": epoch_decay}
         super().__init__([*parameters, loss.a, loss.b], defaults)
-        for parameter in self.param_groups[0]["params"]:
-            self.state[parameter] = {
-                "reference": self._first_reference(parameter),
-                "total": torch.zeros_like(parameter),
-                "count": 0,
-            }
-
-    def _first_reference(self, parameter: Tensor) -> Tensor:
-        if not self.shipped:
-            return parameter.detach().clone()
-        return torch.empty(parameter.shape).normal_(mean=0, std=REFERENCE_SPREAD).to(parameter)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """One update from the gradients that ``loss`` left."""
+        """One update from the gradients that the loss, or CE before it, left."""
         value = None
         if closure is not None:
             with torch.enable_grad():
                 value = closure()
+        in_objective = self.loss.alpha.grad is not None
         for group in self.param_groups:
             for parameter in group["params"]:
+                if in_objective and "reference" not in self.state[parameter]:
+                    self.state[parameter] = self._start(parameter)
+            for parameter in group["params"]:
                 if parameter.grad is not None:
-                    self._step_one(parameter, group)
-            self._step_alpha(group["lr"])
+                    self._step_one(parameter, group, in_objective)
+            if in_objective:
+                self._step_alpha(group["lr"])
         return value
 
-    def _step_one(self, parameter: Tensor, group: dict[str, Any]) -> None:
-        state = self.state[parameter]
-        gradient = parameter.grad.clamp(-CLIP, CLIP) if self.shipped else parameter.grad  # type: ignore[union-attr]
-        direction = (
-            gradient + group["epoch_decay"] * (parameter - state["reference"]) + group["weight_decay"] * parameter
-        )
+    def _start(self, parameter: Tensor) -> dict[str, Any]:
+        if self.shipped:
+            reference = torch.empty(parameter.shape).normal_(mean=0, std=REFERENCE_SPREAD).to(parameter)
+        else:
+            reference = parameter.detach().clone()
+        return {"reference": reference, "total": torch.zeros_like(parameter), "count": 0}
+
+    def _step_one(self, parameter: Tensor, group: dict[str, Any], in_objective: bool) -> None:
+        state, shipped = self.state[parameter], self.shipped and in_objective
+        assert parameter.grad is not None
+        direction = parameter.grad.clamp(-CLIP, CLIP) if shipped else parameter.grad
+        if in_objective:
+            direction = direction + group["epoch_decay"] * (parameter - state["reference"])
+        direction = direction + group["weight_decay"] * parameter
         momentum = group["momentum"]
         if momentum:
             if "buffer" not in state:
                 state["buffer"] = direction.clone()
-            elif self.shipped:
+            elif shipped:
                 state["buffer"].mul_(1 - momentum).add_(direction, alpha=momentum)
             else:
                 state["buffer"].mul_(momentum).add_(direction)
             direction = state["buffer"]
         parameter.sub_(group["lr"] * direction)
-        state["total"].add_(parameter)
-        state["count"] += 1
+        if in_objective:
+            state["total"].add_(parameter)
+            state["count"] += 1
 
     def _step_alpha(self, rate: float) -> None:
         alpha = self.loss.alpha
-        if alpha.grad is None:
-            return
+        assert alpha.grad is not None
         slope = 2 * (self.loss.margin + self.loss.b - self.loss.a) - 2 * alpha if self.shipped else alpha.grad
         alpha.add_(rate * slope).clamp_(0, LARGEST_ALPHA if self.shipped else None)
         alpha.grad = None
@@ -111,7 +118,7 @@ class Pesg(Optimizer):
     def update_reference(self) -> None:
         """Move the reference point to the mean of the iterates since the last call (no-op before the first step)."""
         for state in self.state.values():
-            if state["count"]:
+            if state.get("count"):
                 state["reference"].copy_(state["total"] / state["count"])
                 state["total"].zero_()
                 state["count"] = 0

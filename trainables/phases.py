@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from search_spaces.errors import TrialError
 from search_spaces.trial import TrialConfig
@@ -26,6 +26,8 @@ class Phases:
     loss: str
     ce: Objective
     own: Objective
+    module: nn.Module | None = None
+    """The run's own loss when it has variables to train and to save (``aucm``)."""
 
     def at(self, update: int) -> tuple[str, Objective]:
         """Name and objective of the update made after ``update`` others (0-based)."""
@@ -50,6 +52,7 @@ def make_phases(config: TrialConfig) -> Phases:
         loss=config.loss,
         ce=_on_scale(make_loss("ce"), "identity"),
         own=_on_scale(own, config.score_scale or "identity"),
+        module=own if isinstance(own, nn.Module) else None,
     )
 
 

@@ -21,7 +21,7 @@ from trainables.data import Split, TaskData, load_task
 from trainables.device import Inputs, device_name, execution, peak_memory_bytes, to_device
 from trainables.evaluate import auc, require_both_classes, score_split, selected_epoch
 from trainables.models import BuiltModel, build_model
-from trainables.optim import clip_gradients, make_optimizer, set_learning_rate
+from trainables.optim import after_update, clip_gradients, make_optimizer, set_learning_rate
 from trainables.phases import Phases, make_phases
 from trainables.prefetch import prefetch
 from trainables.sampling import Batch, BatchSampler, make_sampler
@@ -61,7 +61,7 @@ class Run:
 
     def state(self) -> TrainState:
         """The state between two updates: ``prepare_run(config, context, state)`` goes on from it bit-equal."""
-        return capture(self.config, self.progress, self.model.module, self.optimizer)
+        return capture(self.config, self.progress, self.model.module, self.optimizer, self.phases.module)
 
 
 def run_trial(config: TrialConfig, context: TrialContext, state: TrainState | None = None) -> TrialResult:
@@ -106,8 +106,10 @@ def prepare_run(config: TrialConfig, context: TrialContext, state: TrainState | 
         data_root=context.data_root,
     )
     model.module.to(device)
-    optimizer = make_optimizer(model.module.parameters(), config)
-    progress = Progress() if state is None else restore(state, config, model.module, optimizer)
+    if phases.module is not None:
+        phases.module.to(device)
+    optimizer = make_optimizer(model.module.parameters(), config, phases.module)
+    progress = Progress() if state is None else restore(state, config, model.module, optimizer, phases.module)
     return Run(config, context, device, data, model, optimizer, sampler, phases, progress)
 
 
@@ -168,6 +170,7 @@ def make_update(run: Run, batches: list[tuple[Inputs, Batch]]) -> float:
     if not math.isfinite(norm):
         raise NonFiniteError(f"the gradient norm of the {name} loss is {norm} {where} (loss {total})")
     run.optimizer.step()
+    after_update(run.optimizer, update + 1, config.total_updates)
     return total
 
 

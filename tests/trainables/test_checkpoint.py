@@ -24,6 +24,8 @@ MEASURED = ("seconds", "gpu_seconds", "peak_memory_bytes")
 
 SGD = {"accumulation": 2, "max_grad_norm": 0.05}
 ADAMW = {"optimizer": "adamw", "momentum": 0.0, "learning_rate": 0.01, "lr_warmup_updates": 3}
+PESG = {"optimizer": "pesg", "loss": "aucm", "margin": 1.0, "learning_rate": 0.05}
+AS_SHIPPED = {"loss_params": {"version": "v2", "variant": "libauc-2.0.1"}}
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +64,11 @@ def finished(config: TrialConfig, context: TrialContext, state: TrainState | Non
     return numbers(result(run)), run.state()
 
 
-@pytest.mark.parametrize("changes", [SGD, ADAMW], ids=["sgd-clipped-accumulated", "adamw-ramp"])
+@pytest.mark.parametrize(
+    "changes",
+    [SGD, ADAMW, PESG, PESG | AS_SHIPPED],
+    ids=["sgd-clipped-accumulated", "adamw-ramp", "pesg", "pesg-as-shipped"],
+)
 def test_a_run_cut_at_any_update_and_continued_is_bit_equal(
     config_of: Make, toy: Any, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
@@ -78,6 +84,7 @@ def test_a_run_cut_at_any_update_and_continued_is_bit_equal(
         assert continued == expected
         assert_same(end.model, last.model)
         assert_same(end.optimizer, last.optimizer)
+        assert_same(end.loss, last.loss)
 
 
 def test_the_toy_run_really_uses_dropout_clipping_momentum_and_augmentation(
@@ -225,3 +232,22 @@ def test_run_trial_goes_on_from_a_state(config_of: Make, toy: Any, tmp_path: Pat
     run = prepare_run(config, context)
     advance(run, 8)
     assert numbers(run_trial(config, context, run.state())) == numbers(run_trial(config, context))
+
+
+def test_pesg_goes_with_its_loss_alone(config_of: Make, ce_fields: dict[str, Any], toy: Any, tmp_path: Path) -> None:
+    context = toy.context(tmp_path)
+    for changes in ({"optimizer": "pesg"}, PESG | {"optimizer": "sgd"}, ce_fields | {"optimizer": "pesg"}):
+        with pytest.raises(TrialError, match="pesg and aucm go together"):
+            prepare_run(config_of(**changes), context)
+
+
+def test_the_variables_of_deep_auc_are_trained_after_the_switch(config_of: Make, toy: Any, tmp_path: Path) -> None:
+    run = prepare_run(config_of(**PESG), toy.context(tmp_path))
+    advance(run, 7)
+    assert not any(value.any() for value in run.state().loss.values())
+    advance(run, 15)
+    state = run.state()
+    assert set(state.loss) == {"a", "b", "alpha"}
+    assert all(value.any() for value in state.loss.values())
+    counts = [entry["count"] for entry in run.optimizer.state.values() if "count" in entry]
+    assert counts == [4] * len(counts)  # of 15 updates the reference moves after 7, which is none yet, and after 11

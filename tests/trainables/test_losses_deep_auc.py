@@ -118,10 +118,10 @@ def test_shipped_variant_makes_libaucs_steps(version: str, momentum: float) -> N
 
     ours, theirs = model(), model()
     our_loss, their_loss = aucm(version=version, variant="libauc-2.0.1"), AUCMLoss(version=version, device="cpu")
-    torch.manual_seed(3)
     our_steps = Pesg(ours.parameters(), our_loss, 0.1, momentum=momentum)
     torch.manual_seed(3)
     their_steps = PESG(theirs.parameters(), loss_fn=their_loss, lr=0.1, momentum=momentum, verbose=False, device="cpu")
+    torch.manual_seed(3)  # they draw the reference when built, we at the first step
     for update, (features, labels) in enumerate(batches(50)):
         for module, loss, optimizer in ((ours, our_loss, our_steps), (theirs, their_loss, their_steps)):
             optimizer.zero_grad()
@@ -150,10 +150,10 @@ def test_a_cut_run_goes_on_bit_equal(variant: str) -> None:
 
     def fresh() -> tuple[nn.Module, AucMargin, Pesg]:
         module, loss = model(), aucm(variant=variant)
-        torch.manual_seed(9)
         return module, loss, Pesg(module.parameters(), loss)
 
     whole = fresh()
+    torch.manual_seed(10)
     run(*whole, stream[:10])
     saved = [part.state_dict() for part in whole]
     saved = [{key: value for key, value in state.items()} for state in saved]
@@ -212,10 +212,11 @@ def test_reference_moves_to_the_mean_iterate_and_not_before_a_step() -> None:
     module, loss = model(), aucm()
     optimizer = Pesg(module.parameters(), loss)
     first = next(module.parameters())
-    before = optimizer.state[first]["reference"].clone()
+    start = first.detach().clone()
     optimizer.update_reference()
-    assert torch.equal(optimizer.state[first]["reference"], before)
-    seen = []
+    run(module, loss, optimizer, batches(1))
+    assert torch.equal(optimizer.state[first]["reference"], start)
+    seen = [first.detach().clone()]
     for one in batches(3):
         run(module, loss, optimizer, [one])
         seen.append(first.detach().clone())
@@ -227,3 +228,17 @@ def test_wrong_settings_are_refused() -> None:
     for wrong in ({"lr": -1.0}, {"momentum": 1.0}, {"weight_decay": -1e-3}, {"epoch_decay": -1.0}):
         with pytest.raises(LossError, match="PESG"):
             Pesg(model().parameters(), aucm(), **wrong)
+
+
+@pytest.mark.parametrize("variant", ["paper", "libauc-2.0.1"])
+def test_a_ce_phase_under_pesg_is_plain_sgd_whatever_the_variant(variant: str) -> None:
+    ours, theirs = model(), model()
+    pesg = Pesg(ours.parameters(), aucm(variant=variant), 0.05, momentum=0.9, weight_decay=0.01)
+    sgd = torch.optim.SGD(theirs.parameters(), 0.05, 0.9, weight_decay=0.01)
+    for features, labels in batches(5):
+        for module, optimizer in ((ours, pesg), (theirs, sgd)):
+            optimizer.zero_grad()
+            make_loss("ce")(module(features).squeeze(1), labels).backward()
+            optimizer.step()
+    for mine, its in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert torch.allclose(mine, its, atol=1e-7)

@@ -373,7 +373,7 @@ def test_an_unknown_task_names_the_nearest(config_of: Make, toy: Any, tmp_path: 
 
 
 def test_an_unknown_optimizer_is_refused(config_of: Make, toy: Any, tmp_path: Path) -> None:
-    with pytest.raises(TrialError, match=r"'adam'.*adamw, sgd"):
+    with pytest.raises(TrialError, match=r"'adam'.*adamw, pesg, sgd"):
         run_trial(config_of(optimizer="adam"), toy.context(tmp_path))
 
 

@@ -30,7 +30,7 @@ class OwnLoss:
 
 
 def on_classes(function: Callable[..., Tensor]) -> Callable[[LossCard, float | None, Mapping[str, Any]], OwnLoss]:
-    """A builder for ``register_loss``: ``function`` gets both classes' scores, ``margin`` if any, and the parameters."""
+    """A builder for ``register_loss``: ``function`` gets both classes' scores, a margin if any, and parameters."""
 
     def build(card: LossCard, margin: float | None, params: Mapping[str, Any]) -> OwnLoss:
         return OwnLoss(card, function, {**params, **({"margin": margin} if card.has_margin else {})})

@@ -1,0 +1,59 @@
+"""A loss as a space names it: ``hinge``, or with parameters ``partial_auc(max_fpr=0.1, surrogate=hinge)``."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+from search_spaces.cards import LossCard
+from search_spaces.errors import nearest
+from search_spaces.identity import canonical
+from search_spaces.loss_params import faults
+from search_spaces.losses import LOSSES
+
+_SPEC = re.compile(r"\s*([^\s()]+)\s*(?:\((.*)\)\s*)?", re.DOTALL)
+
+
+def loss_card(spec: str) -> LossCard:
+    """The card of the loss ``spec`` names, its ``params`` those of the spec and for the rest the defaults.
+
+    Raises ``ValueError`` with every problem: an unknown loss, an unknown parameter, a value it may not have.
+    """
+    match = _SPEC.fullmatch(spec)
+    if match is None:
+        raise ValueError(f"{spec!r} is no loss: write name or name(parameter=value, ...)")
+    name, inside = match.groups()
+    if name not in LOSSES:
+        raise ValueError(f"unknown loss {name!r}: {nearest(name, LOSSES)}")
+    card = LOSSES[name]
+    if inside is None:
+        return card
+    given: dict[str, Any] = {}
+    for part in inside.split(","):
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or not key or not value:
+            raise ValueError(f"{spec!r}: write parameters as name=value, got {part.strip()!r}")
+        if key in given:
+            raise ValueError(f"{spec!r}: {key} is given twice")
+        given[key] = _value(value)
+    problems = faults(name, card.rules, given)
+    if problems:
+        raise ValueError("; ".join(problems))
+    return dataclasses.replace(card, params={**card.params, **given})
+
+
+def loss_spec(card: LossCard) -> str:
+    """The one way to write ``card``: parameters that differ from their defaults, in the order of the card."""
+    defaults = LOSSES[card.name].params
+    changed = [f"{key}={canonical(value)}" for key, value in card.params.items() if value != defaults[key]]
+    return f"{card.name}({', '.join(changed)})" if changed else card.name
+
+
+def _value(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,128 @@
+"""Losses with parameters in a space: how they are written, merged, refused, and what becomes of them in trials."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from search_spaces.errors import SpaceError
+from search_spaces.expand import expand
+from search_spaces.loss_spec import loss_card, loss_spec
+from search_spaces.losses import LOSSES
+from search_spaces.space import Space, load_space
+
+
+def space(tmp_path: Path, **changes: Any) -> Space:
+    """The smoke preset with other losses and whatever else is asked for."""
+    content = {
+        "name": "trial",
+        "regime": "smoke",
+        "tasks": ["mnist-8-low-shot"],
+        "models": ["plain-mlp"],
+        "inits": ["random"],
+        "losses": ["hinge"],
+        "warmup_ratios": [0, 0.2],
+        "margins": [0.5],
+        "seeds": [1, 2],
+    }
+    path = tmp_path / "space.yaml"
+    path.write_text(yaml.safe_dump(content | changes))
+    return load_space(path)
+
+
+@pytest.mark.parametrize(
+    ("written", "canonical", "changed"),
+    [
+        ("hinge", "hinge", {}),
+        (" partial_auc ( max_fpr = 0.10 ) ", "partial_auc(max_fpr=0.1)", {"max_fpr": 0.1}),
+        ("partial_auc(min_tpr=5e-1, surrogate=hinge)", "partial_auc(surrogate=hinge, min_tpr=0.5)", {"min_tpr": 0.5}),
+        ("partial_auc(max_fpr=0.3)", "partial_auc", {}),
+        ("p_norm_push(p=8)", "p_norm_push(p=8)", {"p": 8}),
+        ("p_norm_push(p=8.0)", "p_norm_push(p=8)", {"p": 8.0}),
+        ("aucm(variant=libauc-2.0.1)", "aucm(variant=libauc-2.0.1)", {"variant": "libauc-2.0.1"}),
+    ],
+)
+def test_a_spec_has_one_canonical_form(written: str, canonical: str, changed: dict[str, Any]) -> None:
+    card = loss_card(written)
+    assert loss_spec(card) == canonical
+    assert loss_card(canonical) == card
+    for name, value in changed.items():
+        assert card.params[name] == value
+
+
+@pytest.mark.parametrize(
+    ("written", "match"),
+    [
+        ("hinje", "did you mean hinge"),
+        ("partial_auk(max_fpr=0.1)", "did you mean partial_auc"),
+        ("hinge(margin=0.5)", "loss hinge has no parameter 'margin': it has none"),
+        ("partial_auc(max_frp=0.1)", "did you mean max_fpr"),
+        ("partial_auc(max_fpr=2, min_tpr=1)", r"max_fpr of loss .*; min_tpr of loss"),
+        ("partial_auc(0.1)", "name=value"),
+        ("partial_auc()", "name=value"),
+        ("partial_auc(max_fpr=)", "name=value"),
+        ("partial_auc(max_fpr=0.1, max_fpr=0.2)", "given twice"),
+        ("partial_auc(max_fpr=0.1", "is no loss"),
+        ("(max_fpr=0.1)", "is no loss"),
+    ],
+)
+def test_wrong_specs_are_refused(written: str, match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        loss_card(written)
+
+
+def test_cells_name_the_spec_and_trials_the_loss_and_its_parameters(tmp_path: Path) -> None:
+    found = expand(space(tmp_path, losses=["hinge", "partial_auc(max_fpr=0.1)", "partial_auc(max_fpr=0.5)"]))
+    assert {cell.loss for cell in found.cells} == {"hinge", "partial_auc(max_fpr=0.1)", "partial_auc(max_fpr=0.5)"}
+    assert len(found.cells) == len(found.trials) == 3 * 2 * 2
+    partial = [trial for trial in found.trials.values() if trial.loss == "partial_auc"]
+    assert {trial.loss_params["max_fpr"] for trial in partial} == {0.1, 0.5}
+    assert all(set(trial.loss_params) == set(LOSSES["partial_auc"].params) for trial in partial)
+    assert all(not trial.loss_params for trial in found.trials.values() if trial.loss == "hinge")
+
+
+def test_one_loss_written_in_two_ways_is_given_twice(tmp_path: Path) -> None:
+    with pytest.raises(SpaceError, match="given twice"):
+        space(tmp_path, losses=["partial_auc", "partial_auc(max_fpr=0.3)"])
+
+
+def test_problems_of_specs_come_with_all_others(tmp_path: Path) -> None:
+    with pytest.raises(SpaceError) as caught:
+        space(tmp_path, losses=["partial_auc(max_fpr=2)", "hinje"], seeds=[])
+    text = str(caught.value)
+    for part in ("losses.0: max_fpr of loss partial_auc must be", "losses.1: unknown loss 'hinje'", "seeds"):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    ("losses", "optimizer", "match"),
+    [
+        (["aucm"], "sgd", "aucm needs pesg, got sgd"),
+        (["aucm(version=v1)"], "adamw", "aucm needs pesg"),
+        (["aucm", "ce", "hinge"], "pesg", "pesg trains aucm only, not ce, hinge"),
+    ],
+)
+def test_deep_auc_and_its_optimizer_go_together(tmp_path: Path, losses: list[str], optimizer: str, match: str) -> None:
+    with pytest.raises(SpaceError, match=match):
+        space(tmp_path, losses=losses, settings={"optimizer": optimizer})
+
+
+def test_the_preset_covers_the_seventeen_settings_in_both_variants() -> None:
+    found = expand(load_space("deep-auc"))
+    assert len(found.trials) == 17 * 2 * 5
+    assert len({(cell.task, cell.model) for cell in found.cells}) == 17
+    trials = list(found.trials.values())
+    assert {(t.optimizer, t.momentum, t.weight_decay, t.margin, t.positive_fraction) for t in trials} == {
+        ("pesg", 0.9, 1e-5, 1.0, 0.25)
+    }
+    assert {t.loss_params["variant"] for t in trials} == {"paper", "libauc-2.0.1"}
+
+
+def test_a_space_with_specs_survives_the_store(tmp_path: Path) -> None:
+    one = space(tmp_path, losses=["partial_auc(max_fpr=0.1, surrogate=hinge)", "ce"])
+    again = Space.from_dict(one.to_dict())
+    assert expand(again).plan_hash == expand(one).plan_hash
+    assert set(expand(again).trials) == set(expand(one).trials)
