@@ -62,6 +62,33 @@ def timed(config: TrialConfig, context: TrialContext) -> Result:
     return steady(config, context)
 
 
+def counted(config: TrialConfig, context: TrialContext) -> Result:
+    """Leaves a file for every time a trial is trained."""
+    (context.data_root / f"{config.trial_id}-{uuid.uuid4().hex}.trained").touch()
+    return steady(config, context)
+
+
+def interrupted(config: TrialConfig, context: TrialContext) -> Result:
+    """The third trial to be trained gets this process a SIGTERM in its second epoch."""
+    (context.data_root / f"{config.trial_id}.trained").touch()
+    if len(list(context.data_root.glob("*.trained"))) != 3:
+        return steady(config, context)
+
+    def after_epoch(row: dict[str, Any]) -> None:
+        if row["epoch"] == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert context.on_epoch is not None
+        context.on_epoch(row)
+
+    return steady(config, TrialContext(data_root=context.data_root, on_epoch=after_epoch))
+
+
+def other_data(config: TrialConfig, context: TrialContext) -> Result:
+    """Trained on data that change from seed to seed, which they must not."""
+    result = steady(config, context)
+    return Result(result.rows, result.selected_epoch, f"fingerprint {config.seed}")
+
+
 def slow(config: TrialConfig, context: TrialContext) -> Result:
     """Takes five minutes in steps of a twentieth of a second, each the end of an epoch; leaves a file at the start."""
     (context.data_root / f"began-{config.seed}").touch()
