@@ -63,7 +63,7 @@ def _inference(
         split=f"{split}; {_CAP}",
         seeded=False,
         loader="nli",
-        options={"source": dataset.lower(), "positive": positive, **options},
+        options={"source": dataset.rpartition("/")[2].lower(), "positive": positive, **options},
         get=f"Hugging Face dataset {dataset}",
     )
 
@@ -80,11 +80,21 @@ _WANLI = "official test; validation is 10 % of each class of the official train 
 CARDS = (
     _emotion("goemotions-annoyance", "GoEmotions Annoy.", "annoyance", (36846, 2223), (4094, 247), (5107, 320)),
     _emotion("goemotions-fear", "GoEmotions Fear", "fear", (38533, 536), (4281, 60), (5349, 78)),
-    _inference("anli-r1-en", "ANLI R1 E/N", "anli", "entailment", (7052, 5371), (333, 334), (333, 334), _ANLI_R1),
+    _inference(
+        "anli-r1-en", "ANLI R1 E/N", "anli", "entailment", (7052, 5371), (333, 334), (333, 334), _ANLI_R1, round=1
+    ),
     _inference("anli-r3-cn", "ANLI R3 C/N", "anli", "contradiction", _HALF, (402, 396), (402, 396), _ANLI_R3, round=3),
     _inference("anli-r3-en", "ANLI R3 E/N", "anli", "entailment", _HALF, (402, 402), (402, 402), _ANLI_R3, round=3),
     _inference(
-        "snli-high-overlap", "SNLI High-Overlap", "snli", "entailment", _HALF, (2000, 2000), (2000, 2000), _SNLI
+        "snli-high-overlap",
+        "SNLI High-Overlap",
+        "snli",
+        "entailment",
+        _HALF,
+        (2000, 2000),
+        (2000, 2000),
+        _SNLI,
+        high_overlap=True,
     ),
     _inference("wanli-cn", "WANLI C/N", _WANLI_ID, "contradiction", _HALF, (2000, 1540), (2397, 745), _WANLI),
     _inference("wanli-en", "WANLI E/N", _WANLI_ID, "entailment", _HALF, (2000, 2000), (2000, 1858), _WANLI),
