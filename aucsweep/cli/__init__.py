@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 
 import typer
 import typer.main
@@ -89,4 +90,5 @@ def run(arguments: list[str] | None = None) -> int:
 
 def main() -> None:
     """Entry point of the ``aucsweep`` script."""
+    warnings.formatwarning = lambda message, *_, **__: f"aucsweep: warning: {message}\n"
     sys.exit(run())
