@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Self, TextIO
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task
 from rich.text import Text
 
@@ -59,7 +59,7 @@ class Tally:
         """Trials that ended in this launch per minute, None before the first."""
         if self._began is None or not self._ended:
             return None
-        return self._ended / max(self._clock() - self._began, 1e-9) * 60.0
+        return self._ended / max(self._clock() - self._began, 1.0) * 60.0
 
     @property
     def eta_seconds(self) -> float | None:
@@ -152,12 +152,11 @@ class Bar(_Shown):
         super().__init__()
         # The stream itself, not whatever sys.stderr is later: a local trial's output is redirected while it runs.
         console = Console(file=stream)
-        self._progress = Progress(
+        self._progress = _TwoLines(
             BarColumn(bar_width=20),
             MofNCompleteColumn(),
             _Field("rate"),
             _Field("failed", "red"),
-            _Field("best", "green"),
             console=console,
             redirect_stdout=False,
             redirect_stderr=False,
@@ -188,6 +187,16 @@ class Bar(_Shown):
             best=tally.best_text(),
             visible=True,
         )
+
+
+class _TwoLines(Progress):
+    """The bar, and below it the best values, which need a line of their own."""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        shown = [task for task in self.tasks if task.visible]
+        if shown:
+            yield self.make_tasks_table(shown)
+            yield Text(str(shown[0].fields["best"]), style="green", overflow="ellipsis", no_wrap=True)
 
 
 class _Field(ProgressColumn):

@@ -52,9 +52,7 @@ def check_request(gpus_per_trial: float | None, cpus_per_trial: float, max_concu
         if not math.isfinite(gpus_per_trial) or gpus_per_trial < 0:
             raise UsageError(f"gpus per trial must be 0 or more, got {gpus_per_trial}")
         if gpus_per_trial > 1 and gpus_per_trial != int(gpus_per_trial):
-            raise UsageError(
-                f"gpus per trial must be a whole number above 1 (or a fraction below), got {gpus_per_trial}"
-            )
+            raise UsageError(f"gpus per trial above 1 must be a whole number, got {gpus_per_trial}")
     if not math.isfinite(cpus_per_trial) or cpus_per_trial <= 0:
         raise UsageError(f"cpus per trial must be more than 0, got {cpus_per_trial}")
     if max_concurrent is not None and max_concurrent < 1:
