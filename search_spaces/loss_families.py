@@ -87,6 +87,23 @@ FAMILIES = (
         rules={"surrogate": WITH_MARGIN},
     ),
     LossCard(
+        name="scheduled",
+        title="Scheduled surrogate",
+        formula="c(t) CE + (1 - c(t)) mean of l_m(t)(x); m and c linear in the share t of the phase up to `until`",
+        weight="(1 - c(t)) w(x) of the surrogate at margin m(t)",
+        has_margin=True,
+        pairwise=True,
+        source="margin curriculum and CE mixture of this project (Bengio et al.: Curriculum learning, ICML 2009)",
+        params={"surrogate": "squared_hinge", "margin_from": 1.0, "ce_from": 0.5, "ce_to": 0.0, "until": 1.0},
+        rules={
+            "surrogate": WITH_MARGIN,
+            "margin_from": Between(0, 1, open_low=True),
+            "ce_from": Between(0, 1),
+            "ce_to": Between(0, 1),
+            "until": Between(0, 1, open_low=True),
+        },
+    ),
+    LossCard(
         name="listwise",
         title="Listwise",
         formula="log sum_i e^(s_i / tau) - mean over positives of s_i / tau",

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from search_spaces.errors import TrialError
 from search_spaces.trial import TrialConfig
 from trainables.losses import make_loss
+from trainables.losses.scheduled import ScheduledLoss
 
 Objective = Callable[[Tensor, Tensor], Tensor]
 """(logits (n,), labels (n,)) -> scalar loss."""
@@ -29,9 +30,14 @@ class Phases:
     module: nn.Module | None = None
     """The run's own loss when it has variables to train and to save (``aucm``)."""
 
+    moving: Callable[[int], Objective] | None = None
+    """The run's own objective by update, where it changes over the phase (``scheduled``)."""
+
     def at(self, update: int) -> tuple[str, Objective]:
         """Name and objective of the update made after ``update`` others (0-based)."""
-        return ("ce", self.ce) if update < self.ce_updates else (self.loss, self.own)
+        if update < self.ce_updates:
+            return "ce", self.ce
+        return self.loss, self.own if self.moving is None else self.moving(update)
 
 
 def ce_updates(config: TrialConfig) -> int:
@@ -53,7 +59,24 @@ def make_phases(config: TrialConfig) -> Phases:
         ce=_on_scale(make_loss("ce"), "identity"),
         own=_on_scale(own, config.score_scale or "identity"),
         module=own if isinstance(own, nn.Module) else None,
+        moving=_moving(own, config) if isinstance(own, ScheduledLoss) else None,
     )
+
+
+def _moving(loss: ScheduledLoss, config: TrialConfig) -> Callable[[int], Objective]:
+    """What ``loss`` is at each update: the phase begins at the switch and ends with the run."""
+    first = ce_updates(config)
+
+    def at(update: int) -> Objective:
+        share = (update - first) / (config.total_updates - first)
+
+        def objective(logits: Tensor, labels: Tensor) -> Tensor:
+            wide = _widened(logits)
+            return loss.value(share, wide, _scaled(wide, config.score_scale or "identity"), labels)
+
+        return objective
+
+    return at
 
 
 def _on_scale(loss: Objective, scale: str) -> Objective:
@@ -66,7 +89,14 @@ def _on_scale(loss: Objective, scale: str) -> Objective:
         raise TrialError(f"unknown score_scale {scale!r} (allowed: {', '.join(SCORE_SCALES)})")
 
     def objective(logits: Tensor, labels: Tensor) -> Tensor:
-        wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        return loss(torch.sigmoid(wide) if scale == "sigmoid" else wide, labels)
+        return loss(_scaled(_widened(logits), scale), labels)
 
     return objective
+
+
+def _widened(logits: Tensor) -> Tensor:
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+
+def _scaled(logits: Tensor, scale: str) -> Tensor:
+    return torch.sigmoid(logits) if scale == "sigmoid" else logits

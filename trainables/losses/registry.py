@@ -22,6 +22,7 @@ from trainables.losses.listwise import Listwise
 from trainables.losses.p_norm_push import PNormPush
 from trainables.losses.pairwise import PairwiseLoss
 from trainables.losses.partial import PartialAucLoss, TopPushLoss
+from trainables.losses.scheduled import ScheduledLoss
 from trainables.losses.selected_pairs import IncompletePairs, SemiHard
 from trainables.losses.surrogates import SURROGATES, Surrogate
 
@@ -46,6 +47,12 @@ BUILDERS: dict[str, Builder] = {
     "p_norm_push": lambda card, m, given: PNormPush(card, _surrogate(None, given), float(given["p"])),
     "incomplete_pairs": lambda card, m, given: IncompletePairs(card, _surrogate(m, given), int(given["per_example"])),
     "semi_hard": lambda card, m, given: SemiHard(card, _surrogate(m, given)),
+    "scheduled": lambda card, m, given: ScheduledLoss(
+        card,
+        given["surrogate"],
+        m or 0.0,
+        *(float(given[name]) for name in ("margin_from", "ce_from", "ce_to", "until")),
+    ),
     "listwise": lambda card, m, given: Listwise(card, float(given["tau"])),
     "hand_till": lambda card, m, given: HandTill(card, _surrogate(m, given)),
     "aucm": lambda card, m, given: AucMargin(card, m or 0.0, given["version"], given["variant"]),
