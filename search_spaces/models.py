@@ -42,6 +42,17 @@ MODELS: dict[str, ModelCard] = {
             weights="torchvision IMAGENET1K_V1 (our choice: the paper does not say which)",
         ),
         ModelCard(
+            name="resnet50-places365",
+            title="ResNet50 (Places365)",
+            modality="image",
+            inits=_BOTH,
+            parameters=23_510_081,
+            flops=8.18e9,
+            source="He et al. 2016, torchvision's architecture",
+            licence="CC BY (the Places365 models)",
+            weights="Places365, Zhou et al. 2018: resnet50_places365.pth.tar",
+        ),
+        ModelCard(
             name="densenet121",
             title="DenseNet121",
             modality="image",

@@ -399,6 +399,20 @@ def test_what_the_augmentation_sees_are_the_decoded_pixels_of_the_file(mini, tmp
     assert (data.train.images.pixels(row) == np.asarray(Image.open(file))).all()
 
 
+def test_evaluation_views_are_made_once_and_are_those_of_the_pixels(mini, tmp_path):
+    from trainables.data.augment import evaluation_view
+
+    card = mini("ham10000")
+    prepare_task(card, tmp_path)
+    data = load_task(card, seed=3, data_root=tmp_path, augmentation="paper")
+    assert data.train.views is not None
+    batch = data.train.fetch(np.arange(5), None)
+    for place in range(5):
+        pixels = data.train.images.pixels(int(data.train.rows[place]))
+        assert pixels.shape == (45, 60, 3)
+        assert (batch[place].permute(1, 2, 0).numpy() == evaluation_view(pixels, 24)).all()
+
+
 def test_large_tasks_keep_the_files_own_bytes(mini, tmp_path):
     card = mini("inaturalist-2018")
     prepared = prepare_task(card, tmp_path)

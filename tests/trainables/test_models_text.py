@@ -142,6 +142,53 @@ def test_bfloat16_holds_the_trunk_in_half_and_trains_in_float32(name, root):
     assert torch.allclose(scores(model), scores(built(name, root)), atol=0.1)
 
 
+def test_checkpointed_layers_give_the_same_gradients(name, root):
+    def gradients(model):
+        model.module.train()
+        torch.manual_seed(3)
+        model.module(model.encode(TEXTS)).square().sum().backward()
+        return [parameter.grad for parameter in model.module.parameters() if parameter.grad is not None]
+
+    first = built(name, root)
+    second = built(name, root)
+    base = second.module.model.get_base_model()
+    assert base.is_gradient_checkpointing == ("qwen" in name)
+    if "qwen" in name:
+        base.gradient_checkpointing_disable()
+    for a, b in zip(gradients(first), gradients(second), strict=True):
+        assert torch.equal(a, b)
+
+
+FULL_SIZE = {  # the published configurations
+    "distilbert": ("DistilBertForSequenceClassification", {"vocab_size": 30522}, 66_954_241, 886_273),
+    "qwen2": (
+        "Qwen2ForSequenceClassification",
+        {
+            "vocab_size": 151936, "hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28,
+            "num_attention_heads": 12, "num_key_value_heads": 2,
+        },
+        1_543_715_840,
+        2_180_608,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", list(FULL_SIZE))
+def test_full_size_parameter_counts_on_the_meta_device(kind):
+    import transformers
+
+    from trainables.models.text import _adapted
+
+    architecture, settings, total, trained = FULL_SIZE[kind]
+    config = transformers.AutoConfig.for_model(kind, num_labels=1, **settings)
+    with torch.device("meta"):
+        model = getattr(transformers, architecture)(config)
+        assert sum(parameter.numel() for parameter in model.parameters()) == total
+        model.requires_grad_(False)
+        adapted = _adapted(model, kind)
+    assert sum(parameter.numel() for parameter in adapted.parameters() if parameter.requires_grad) == trained
+
+
 def test_a_folder_without_weights_or_of_another_kind_is_refused(name, root):
     folder = root / "weights" / name
     (folder / "model.safetensors").unlink()

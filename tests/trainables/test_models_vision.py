@@ -56,6 +56,19 @@ def test_a_torchvision_checkpoint_is_loaded_and_the_head_is_the_random_models(na
     assert find_weights(MODELS[name], tmp_path) == tmp_path / "weights" / file
 
 
+def test_the_places365_file_is_read_as_its_authors_wrote_it(tmp_path):
+    from torchvision import models
+
+    torch.manual_seed(98)
+    reference = models.resnet50(weights=None, num_classes=365)
+    state = {f"module.{key}": value for key, value in reference.state_dict().items()}
+    (tmp_path / "weights").mkdir()
+    torch.save({"epoch": 90, "arch": "resnet50", "state_dict": state}, tmp_path / "weights/resnet50_places365.pth.tar")
+    model = built("resnet50-places365", "pretrained", data_root=tmp_path)
+    assert torch.equal(model.trunk.conv1.weight, reference.conv1.weight)
+    assert torch.equal(model.head.weight, built("resnet50-places365", "random").head.weight)
+
+
 def test_torchs_own_cache_is_looked_in(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     fake_checkpoint("resnet18", tmp_path / "hub/checkpoints", "resnet18-f37072fd.pth")

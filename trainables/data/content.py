@@ -70,13 +70,17 @@ class PackedImages:
 
 @dataclass(frozen=True)
 class ImageSplit:
-    """Rows of an image pool as a split. ``size`` is the side of what ``fetch`` gives; None keeps the stored size."""
+    """Rows of an image pool as a split. ``size`` is the side of what ``fetch`` gives; None keeps the stored size.
+
+    ``views`` are the evaluation views made when the task was prepared, uint8 (n, size, size, channels), or None.
+    """
 
     labels: NDArray[np.int64]
     rows: NDArray[np.int64]
     images: Images
     size: int | None
     augmentation: str
+    views: NDArray[np.uint8] | None = None
 
     def fetch(self, indices: NDArray[np.int64], draws: NDArray[np.int64] | None = None) -> Raw:
         """uint8 (m, channels, height, width)."""
@@ -95,6 +99,9 @@ class ImageSplit:
         return torch.from_numpy(np.ascontiguousarray(batch.transpose(0, 3, 1, 2)))
 
     def _evaluation(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+        if self.views is not None:
+            prepared: NDArray[np.uint8] = self.views[rows]
+            return prepared
         batch = self.images.stack(rows)
         if batch is not None and self.size in (None, batch.shape[1]) and batch.shape[1] == batch.shape[2]:
             return batch

@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 from search_spaces.cards import SPLITS, TaskCard
 from search_spaces.errors import DataError
 from search_spaces.identity import content_id
+from trainables.data.augment import evaluation_view
 from trainables.data.content import ArrayImages
 from trainables.data.examples import Example, Index, digest, in_order, index_of
 from trainables.data.faults import SHOWN, Faults
 from trainables.data.images import decode, resize
 from trainables.data.loader import Loader, Rows, image_size
-from trainables.data.store import IMAGES, Pool, preparing, write_index, write_manifest
+from trainables.data.store import IMAGES, VIEWS, Pool, preparing, write_index, write_manifest
 from trainables.data.types import Progress
 
 CHUNK = 256
@@ -36,6 +37,7 @@ class _Read:
     stored: NDArray[np.uint8] | None
     shape: tuple[int, int, int]
     note: str | None
+    view: NDArray[np.uint8] | None = None
 
 
 def recipe_of(card: TaskCard) -> str:
@@ -119,7 +121,7 @@ def read_through(card: TaskCard, loader: Loader, examples: list[Example], progre
     """Every example read and checked, nothing kept but the index and the notes."""
     if card.modality == "text":
         return _text_pool(examples)
-    reads = [dataclasses.replace(read, stored=None) for read in _read_all(card, loader, examples, progress)]
+    reads = [dataclasses.replace(read, stored=None, view=None) for read in _read_all(card, loader, examples, progress)]
     index = index_of(examples, [read.digest for read in reads])
     return Pool(index, None, None, index.fingerprint(), _notes(reads))
 
@@ -149,15 +151,20 @@ def _write_images(
 ) -> tuple[Index, dict[str, Any], tuple[str, ...], dict[str, Any]]:
     reads = []
     offsets, end = [], 0
-    with (folder / IMAGES).open("wb") as file:
+    view_size = 0
+    with (folder / IMAGES).open("wb") as images, (folder / VIEWS).open("wb") as views:
         for read in _read_all(card, loader, examples, progress):
             assert read.stored is not None
-            file.write(read.stored.tobytes())
+            images.write(read.stored.tobytes())
             offsets.append(end)
             end += read.stored.size
-            reads.append(dataclasses.replace(read, stored=None))
-        file.flush()
-        os.fsync(file.fileno())
+            if read.view is not None:
+                view_size = read.view.shape[0]
+                views.write(read.view.tobytes())
+            reads.append(dataclasses.replace(read, stored=None, view=None))
+        for file in (images, views):
+            file.flush()
+            os.fsync(file.fileno())
     shapes = np.array([read.shape for read in reads], dtype=np.int32)
     columns = {
         "offset": pa.array(offsets, pa.int64()),
@@ -165,7 +172,7 @@ def _write_images(
         "width": shapes[:, 1],
         "channels": shapes[:, 2],
     }
-    more = {"bytes": end, "channels": loader.channels, "storage": loader.storage}
+    more = {"bytes": end, "channels": loader.channels, "storage": _storage(card, loader), "view_size": view_size}
     return index_of(examples, [read.digest for read in reads]), columns, _notes(reads), more
 
 
@@ -189,7 +196,7 @@ def _read_all(card: TaskCard, loader: Loader, examples: list[Example], progress:
 
 def _reader(card: TaskCard, loader: Loader) -> Callable[[Example], _Read | DataError]:
     size = image_size(card, loader)
-    storage = str(card.options.get("storage", loader.storage))
+    storage = _storage(card, loader)
 
     def read_one(example: Example) -> _Read | DataError:
         content = example.content
@@ -203,15 +210,22 @@ def _reader(card: TaskCard, loader: Loader) -> Callable[[Example], _Read | DataE
                 raise DataError(f"{content}: {error.strerror or error}") from error
             pixels, note = decode(blob, channels=loader.channels, name=str(content))
             name = hashlib.sha256(blob).hexdigest()
-            if storage == "encoded":
-                return _Read(name, np.frombuffer(blob, dtype=np.uint8), (0, 0, 0), note)
             if storage == "resized" and size is not None:
                 pixels = np.ascontiguousarray(resize(pixels, size))
-            return _Read(name, pixels, _shape(pixels), note)
+                return _Read(name, pixels, _shape(pixels), note)
+            # Every epoch evaluates every example in the same view: made once here, it is as fast as reading memory.
+            view = None if size is None else evaluation_view(pixels, size)
+            if storage == "encoded":
+                return _Read(name, np.frombuffer(blob, dtype=np.uint8), (0, 0, 0), note, view)
+            return _Read(name, pixels, _shape(pixels), note, view)
         except DataError as error:
             return DataError(f"{error}{_place(example)}")
 
     return read_one
+
+
+def _storage(card: TaskCard, loader: Loader) -> str:
+    return str(card.options.get("storage", loader.storage))
 
 
 def _place(example: Example) -> str:

@@ -3,6 +3,7 @@
     prepared/<task>/manifest.json   what it is, fingerprint, counts, conversions, versions
     prepared/<task>/index.parquet   id, label, part, group, digest; texts; offsets and shapes of images
     prepared/<task>/images.bin      all images one after the other, uint8, memory-mapped
+    prepared/<task>/views.bin       their evaluation views, all of one size (empty when the images are that already)
 
 Two processes may prepare one task at once: each takes the folder's lock, and a folder appears by one rename.
 """
@@ -23,13 +24,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from filelock import FileLock
+from numpy.typing import NDArray
 
 from search_spaces.errors import DataError
 from trainables.data.content import ArrayImages, Images, PackedImages
 from trainables.data.examples import Index
 
 FORMAT = 1
-MANIFEST, INDEX, IMAGES = "manifest.json", "index.parquet", "images.bin"
+MANIFEST, INDEX, IMAGES, VIEWS = "manifest.json", "index.parquet", "images.bin", "views.bin"
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Pool:
     texts: list[str] | list[tuple[str, str]] | None
     fingerprint: str
     notes: tuple[str, ...] = ()
+    views: NDArray[np.uint8] | None = None
 
 
 @contextmanager
@@ -134,15 +137,22 @@ def read_pool(folder: Path, manifest: dict[str, Any]) -> Pool:
         return Pool(index, None, texts, fingerprint, notes)
     shapes = np.stack([table[name].to_numpy() for name in ("height", "width", "channels")], axis=1)
     offsets = np.concatenate([table["offset"].to_numpy(), [manifest["bytes"]]]).astype(np.int64)
-    return Pool(index, _open_images(folder, offsets, shapes, manifest), None, fingerprint, notes)
+    views = None
+    if manifest["view_size"]:
+        shape = (len(shapes), manifest["view_size"], manifest["view_size"], int(manifest["channels"]))
+        views = _mapped(folder / VIEWS, int(np.prod(shape))).reshape(shape)
+    return Pool(index, _open_images(folder, offsets, shapes, manifest), None, fingerprint, notes, views)
+
+
+def _mapped(path: Path, expected: int) -> NDArray[np.uint8]:
+    size = path.stat().st_size if path.exists() else -1
+    if size != expected:
+        raise DataError(f"{path}: {size} bytes where the manifest says {expected}; prepare the task again")
+    return np.memmap(path, dtype=np.uint8, mode="r")
 
 
 def _open_images(folder: Path, offsets: Any, shapes: Any, manifest: dict[str, Any]) -> Images:
-    path = folder / IMAGES
-    size = path.stat().st_size if path.exists() else -1
-    if size != manifest["bytes"]:
-        raise DataError(f"{path}: {size} bytes where the manifest says {manifest['bytes']}; prepare the task again")
-    flat = np.memmap(path, dtype=np.uint8, mode="r")
+    flat = _mapped(folder / IMAGES, manifest["bytes"])
     if len(shapes) and shapes[0, 0] > 0 and (shapes == shapes[0]).all():
         return ArrayImages(flat.reshape(len(shapes), *(int(side) for side in shapes[0])))
     return PackedImages(flat, offsets, shapes, int(manifest["channels"]))

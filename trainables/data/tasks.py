@@ -214,7 +214,7 @@ def _split(card: TaskCard, loader: Loader, pool: Pool, seed: int, augmentation: 
         chosen: NDArray[np.int64] = rows[name]
         labels = pool.index.labels[chosen]
         if pool.images is not None:
-            return ImageSplit(labels, chosen, pool.images, image_size(card, loader), augmentation)
+            return ImageSplit(labels, chosen, pool.images, image_size(card, loader), augmentation, pool.views)
         assert pool.texts is not None
         return TextSplit(labels, chosen, pool.texts)
 

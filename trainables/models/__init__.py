@@ -19,6 +19,7 @@ _BUILDERS = {
     "small-transformer": "small:small_transformer",
     "resnet18": "vision:torchvision_model",
     "resnet50": "vision:torchvision_model",
+    "resnet50-places365": "vision:torchvision_model",
     "densenet121": "vision:torchvision_model",
     "mobilenet-v2": "vision:mobilenet_v2",
     "efficientnet-lite0": "vision:efficientnet_lite0",
@@ -55,7 +56,7 @@ def build_model(
     if MODELS[name].modality != card.modality:
         raise UsageError(f"model {name} reads {MODELS[name].modality}s, task {card.name} holds {card.modality}s")
     weights = require_weights(name, data_root) if init == "pretrained" or name in NEEDS_FOLDER else None
-    outputs = 1 if card.metric == "auc" else card.classes
+    outputs = 1 if card.metric == "auc" else int(card.options.get("outputs", card.classes))
     module, _, function = _BUILDERS[name].partition(":")
     builder = getattr(importlib.import_module(f"trainables.models.{module}"), function)
     built: BuiltModel = builder(Spec(name, init, outputs, card, max_length, precision, weights))

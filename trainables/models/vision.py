@@ -24,11 +24,14 @@ LITE_MEAN, LITE_STD = (127 / 255,) * 3, (128 / 255,) * 3
 
 
 def torchvision_model(spec: Spec) -> BuiltModel:
-    """ResNet18, ResNet50 or DenseNet121 with a linear head on its pooled features."""
+    """ResNet18, ResNet50 or DenseNet121 with a linear head on its pooled features.
+
+    The Places365 file is read as its authors wrote it: a ``state_dict`` with names that start with ``module.``.
+    """
     from torchvision import models
 
     seed = draw_seed()
-    trunk = getattr(models, spec.name)(weights=None)
+    trunk = getattr(models, spec.name.removesuffix("-places365"))(weights=None)
     last = "classifier" if spec.name.startswith("densenet") else "fc"
     features = getattr(trunk, last).in_features
     setattr(trunk, last, nn.Identity())

@@ -20,11 +20,14 @@ IN_PACKAGES = {
 """Model name to (distribution, path inside it)."""
 
 CHECKPOINTS = {
+    "resnet50-places365": "resnet50_places365.pth.tar",
     "resnet18": "resnet18-f37072fd.pth",
     "resnet50": "resnet50-0676ba61.pth",
     "densenet121": "densenet121-a639ec97.pth",
 }
-"""Model name to the file of torchvision's IMAGENET1K_V1 weights."""
+"""Model name to the file of its weights: torchvision's IMAGENET1K_V1, or those of the Places365 authors."""
+
+TORCHVISION, PLACES365 = "https://download.pytorch.org/models", "http://places2.csail.mit.edu/models_places365"
 
 FOLDERS = {
     "distilbert-base-uncased": "distilbert/distilbert-base-uncased",
@@ -67,7 +70,7 @@ def _checkpoint(name: str, data_root: Path | None) -> Path:
     target = (places[0] / file).as_posix()
     raise DataError(
         f"model {name}: weights {file} not found in {' or '.join(map(str, places))}. "
-        f"Bring them: curl --create-dirs -o {target} https://download.pytorch.org/models/{file}"
+        f"Bring them: curl --create-dirs -o {target} {PLACES365 if 'places365' in name else TORCHVISION}/{file}"
     )
 
 
