@@ -264,3 +264,14 @@ def test_semi_hard_pairs_are_right_but_inside_the_margin() -> None:
     assert nothing.item() == 0.0
     assert far.grad is not None
     assert not far.grad.any()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_nan_score_gives_a_nan_loss_so_that_the_trial_stops(name: str) -> None:
+    for place in range(6):
+        scores, labels = torch.linspace(0.1, 0.9, 6), torch.tensor([0, 1, 1, 0, 0, 0])
+        scores[place] = float("nan")
+        if name == "hand_till":
+            scores = torch.stack((scores, -scores), 1)
+        loss = make_loss(name, margin_of(name))(scores, labels)
+        assert math.isnan(loss.item()), place

@@ -63,6 +63,6 @@ class SemiHard:
         positives, negatives = split_classes(labels)
         wide = widen(scores)
         x = wide[positives][:, None] - wide[negatives]
-        chosen = (x > 0) & (x < (self.surrogate.margin or 0.0))
+        chosen = ~((x <= 0) | (x >= (self.surrogate.margin or 0.0)))  # a NaN is chosen, so that it shows in the loss
         losses = torch.where(chosen, self.surrogate(x), 0.0)
         return (losses.sum() / chosen.sum().clamp(min=1)).to(result_dtype(scores))
