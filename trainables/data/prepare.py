@@ -90,7 +90,12 @@ def pool_in_memory(card: TaskCard, loader: Loader, examples: list[Example]) -> P
 
 
 def write_pool(
-    card: TaskCard, loader: Loader, examples: list[Example], final: Path, progress: Progress | None
+    card: TaskCard,
+    loader: Loader,
+    examples: list[Example],
+    final: Path,
+    progress: Progress | None,
+    source_revision: str | None = None,
 ) -> dict[str, Any]:
     """Write the prepared folder ``final`` and give its manifest. The caller holds the folder's lock."""
     with preparing(final) as folder:
@@ -105,6 +110,7 @@ def write_pool(
             "recipe": recipe_of(card),
             "revision": card.revision,
             "source": card.source,
+            "source_revision": source_revision,
             "licence": card.licence,
             "counts": {split: list(card.counts[split]) for split in SPLITS},
             "examples": len(examples),

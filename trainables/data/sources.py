@@ -38,19 +38,20 @@ def find_file(card: TaskCard, folder: Path, names: Sequence[str]) -> Path:
 def images_by_name(card: TaskCard, folder: Path, wanted: Iterable[str]) -> dict[str, Path]:
     """The image file of each wanted name (without or with its suffix) anywhere under ``folder``.
 
-    Raises ``DataError`` naming up to five images that are missing or lie there twice.
+    Raises ``DataError`` naming up to five images that are missing or lie there twice with
+    other contents (a copy does no harm; some releases hold every image twice).
     """
     names = set(wanted)
     found: dict[str, Path] = {}
-    twice = []
+    twice = set()
     for path in sorted(folder.rglob("*")):
         if path.suffix.lower() in IMAGE_SUFFIXES:
             for name in {path.name, path.stem} & names:
-                if name in found:
-                    twice.append(name)
+                if name in found and found[name].read_bytes() != path.read_bytes():
+                    twice.add(name)
                 found[name] = path
     if twice:
-        raise DataError(f"task {card.name}: {folder} holds twice: {', '.join(sorted(set(twice))[:5])}")
+        raise DataError(f"task {card.name}: {folder} holds, with other contents, twice: {', '.join(sorted(twice)[:5])}")
     missing = sorted(names - set(found))
     if missing:
         raise DataError(

@@ -16,8 +16,11 @@ from search_spaces.own_task import load_own_card, write_card
 from trainables.data import own
 from trainables.data.augment import AUGMENTATIONS
 from trainables.data.content import ImageSplit, TextSplit
+from trainables.data.download import download as fetch_source
+from trainables.data.download import recorded_revision, source_name
 from trainables.data.examples import Example
 from trainables.data.loader import Loader, image_size, loader_of
+from trainables.data.packages import package_file
 from trainables.data.prepare import (
     fingerprint_of,
     listed,
@@ -58,10 +61,13 @@ def load_task(card: TaskCard, *, seed: int, data_root: Path, augmentation: str =
     return data
 
 
-def prepare_task(task: TaskCard | Path, data_root: Path, progress: Progress | None = None) -> Prepared:
+def prepare_task(
+    task: TaskCard | Path, data_root: Path, progress: Progress | None = None, *, download: bool = False
+) -> Prepared:
     """Read the task's sources once and write what trials read. Doing it again changes nothing.
 
-    ``task`` is a card, or the YAML file of a user's own task, whose card is written beside it.
+    ``task`` is a card, or the YAML file of a user's own task, whose card is written beside it. With
+    ``download`` a source that is missing is fetched first, by the library that owns it.
 
     A packaged text or small image task needs no files: its data are checked and its fingerprint is given.
     Raises ``DataError`` naming every file or row that cannot be used.
@@ -76,6 +82,8 @@ def prepare_task(task: TaskCard | Path, data_root: Path, progress: Progress | No
     final = prepared_folder(card, data_root)
     with lock_of(final):
         manifest = _usable(card, final)
+        if download and manifest is None:
+            fetch_source(card, data_root)
         try:
             examples = listed(card, loader, data_root)
         except DataError:
@@ -84,13 +92,31 @@ def prepare_task(task: TaskCard | Path, data_root: Path, progress: Progress | No
             # The sources may have been deleted to save space; what was prepared from them is still whole.
             return Prepared(manifest["fingerprint"], counts, final, tuple(manifest["notes"]))
         if manifest is None or manifest["fingerprint"] != fingerprint_of(examples):
-            manifest = write_pool(card, loader, examples, final, progress)
+            manifest = write_pool(card, loader, examples, final, progress, recorded_revision(card, data_root))
     return Prepared(manifest["fingerprint"], counts, final, tuple(manifest["notes"]))
 
 
 def check_task(task: TaskCard | Path, data_root: Path) -> Check:
     """Whether trials of this task can run here: sources or prepared data present, readable, with the card's counts."""
     return _check_own(task, data_root) if isinstance(task, Path) else _check(task, data_root)
+
+
+def task_state(card: TaskCard, data_root: Path) -> str:
+    """In one word, without decoding anything: ``prepared``, ``packaged`` (in an installed package), ``sources`` (there,
+    not prepared), ``downloadable`` (``prepare_task(..., download=True)`` brings them) or ``missing``.
+    """
+    if _usable(card, prepared_folder(card, data_root)) is not None:
+        return "prepared"
+    loader = loader_of(card)
+    try:
+        if loader.packaged:
+            for package in card.packages:
+                package_file(package, "")
+            return "packaged"
+        loader.collect(card, data_root)
+    except DataError:
+        return "downloadable" if not loader.packaged and source_name(card) else "missing"
+    return "sources"
 
 
 def _check(card: TaskCard, data_root: Path) -> Check:
