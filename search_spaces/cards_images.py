@@ -41,10 +41,10 @@ CARDS = (
         revision="1",
         source="ImageNet-LT split files (Liu et al. 2019) with the ILSVRC2012 images",
         licence=_IMAGENET_TERMS,
-        construction="The 18 tail dog classes (at most 20 training images in ImageNet-LT) against 36 sibling dog "
-        "classes with more. Which 36 of them is not published: our choice, written down when the data are prepared.",
+        construction="The 18 tail dog classes (at most 20 training images in ImageNet-LT) against the 36 head dog classes "
+        "(at least 100). Which siblings the paper took is not published; at 100 there are 36, its number.",
         positive="18 tail dog classes",
-        negative="36 sibling dog classes",
+        negative="36 head dog classes",
         counts={"train": (6586, 202), "validation": (720, 360), "test": (1800, 900)},
         split="the ImageNet-LT files: train long-tailed, 20 validation and 50 test images a class",
         seeded=False,
