@@ -149,9 +149,8 @@ def check_node(
         check = check_task(card, data_root)
         if not check.ok:
             problems.append(f"task {card.name} cannot be trained:\n    " + "\n    ".join(check.lines))
-        fingerprint = getattr(check, "fingerprint", None)
-        if fingerprint is not None:
-            fingerprints[card.name] = fingerprint
+        if check.fingerprint is not None:
+            fingerprints[card.name] = check.fingerprint
     return problems, fingerprints
 
 
@@ -260,10 +259,12 @@ class _Sweep:
         """The fingerprint of each task's data, where known. Raises ``UsageError`` naming the problems of every node."""
         names = dict.fromkeys(trial.task for trial in self.todo)
         cards = [task_card(name, self.space.cards) for name in names] if self.settings["body"] == TRAINING else []
+        recorded = self.store.fingerprints()
+        if not runner.remote and not cards:
+            return recorded
         probe = functools.partial(
             check_node, self.store.uri, _sweep_digest(self.store), cards, _data_root(self.settings)
         )
-        recorded = self.store.fingerprints()
         problems: list[str] = []
         for node, (found, fingerprints) in runner.on_every_node(probe).items():
             problems += [f"{node}: {problem}" for problem in found]

@@ -18,6 +18,7 @@ class LocalRunner:
     """Runs one job at a time. After ``Halt.NOW`` the running trial is left when its epoch ends."""
 
     name = "local"
+    remote = False
 
     def __init__(self, *, gpus_per_trial: float | None = None, cpus_per_trial: float = 1):
         self._request = (gpus_per_trial, cpus_per_trial)

@@ -79,6 +79,7 @@ class RayRunner:
                 "or send the command there with `ray job submit`"
             )
         self._address = address
+        self.remote = address is not None
         self._gpus, self._cpus, self._max_concurrent = gpus_per_trial, cpus_per_trial, max_concurrent
         self._chunk = chunk
         self._slots: Slots | None = None

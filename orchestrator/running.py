@@ -97,6 +97,8 @@ class Runner(Protocol):
     """
 
     name: str
+    remote: bool
+    """Whether trials may run on other machines than this one."""
 
     @property
     def slots(self) -> Slots:
