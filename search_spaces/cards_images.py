@@ -41,8 +41,8 @@ CARDS = (
         revision="1",
         source="ImageNet-LT split files (Liu et al. 2019) with the ILSVRC2012 images",
         licence=_IMAGENET_TERMS,
-        construction="The 18 tail dog classes (at most 20 training images in ImageNet-LT) against the 36 head dog classes "
-        "(at least 100). Which siblings the paper took is not published; at 100 there are 36, its number.",
+        construction="The 18 tail dog classes (at most 20 training images in ImageNet-LT) against the 36 head dog "
+        "classes (at least 100). Which siblings the paper took is not published; at 100 there are 36, its number.",
         positive="18 tail dog classes",
         negative="36 head dog classes",
         counts={"train": (6586, 202), "validation": (720, 360), "test": (1800, 900)},

@@ -9,12 +9,14 @@ DOCS = Path(__file__).parents[2] / "docs"
 def test_the_page_lists_every_task_with_its_counts():
     rows = [line for line in (DOCS / "tasks.md").read_text().splitlines() if line.startswith("| `")]
     for name, card in {**TASKS, **EXTENSIONS}.items():
+        if card.packages and card.metric != "auc":
+            continue
         mine = [row for row in rows if f"`{name}`" in row.split("|")[1]]
         assert mine, name
         train = card.counts["train"]
-        if name in TASKS and not card.packages:
+        if card.metric == "auc" and not card.packages:
             assert f"| {train[0]}/{train[1]} |" in mine[0], name
-        if name in EXTENSIONS:
+        if card.metric != "auc":
             assert str(sum(train)) in mine[0], name
 
 

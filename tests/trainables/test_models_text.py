@@ -189,6 +189,42 @@ def test_full_size_parameter_counts_on_the_meta_device(kind):
     assert sum(parameter.numel() for parameter in adapted.parameters() if parameter.requires_grad) == trained
 
 
+def test_a_run_cut_and_continued_is_bit_equal(name, root, config_of):
+    """A LoRA trial through the training loop, restored in the middle of its second epoch from the saved state."""
+    import pandas as pd
+
+    from search_spaces.own_task import load_own_card
+    from trainables.context import TrialContext
+    from trainables.data import prepare_task
+    from trainables.device import execution
+    from trainables.run import advance, prepare_run, run_trial
+
+    rows = [(" ".join(WORDS[i % 5 : i % 5 + 2 + i % 6]) + f" {WORDS[i % 14]}", i % 3 == 0) for i in range(48)]
+    pd.DataFrame(rows, columns=["t", "y"]).to_csv(root / "t.csv", index=False)
+    (root / "t.yaml").write_text(
+        "name: films\nmodality: text\nkind: table\nfile: t.csv\ntext: t\nlabel: y\npositive: true\n"
+        "splits: {by: seed, fractions: {train: 0.5, validation: 0.25, test: 0.25}}\n"
+    )
+    prepare_task(root / "t.yaml", root)
+    card = load_own_card(root / "t.yaml")
+    config = config_of(
+        task="films", task_revision=card.revision, model=name, init="pretrained", epochs=2, updates_per_epoch=3,
+        batch_size=8, warmup_updates=2, optimizer="adamw", learning_rate=0.01, max_length=8,
+        precision="bfloat16" if "qwen" in name else "float32",
+    )  # fmt: skip
+    context = TrialContext(data_root=root, cards={"films": card}, eval_batch_size=16)
+    whole = run_trial(config, context)
+    with execution(torch.device("cpu"), 1):
+        run = prepare_run(config, context)
+        advance(run, 4)
+        state = run.state()
+    cut = run_trial(config, context, state)
+    timing = ("seconds", "gpu_seconds", "peak_memory_bytes")
+    for a, b in zip(whole.rows, cut.rows, strict=True):
+        assert {k: v for k, v in a.items() if k not in timing} == {k: v for k, v in b.items() if k not in timing}
+    assert (whole.scores["test"] == cut.scores["test"]).all()
+
+
 def test_a_folder_without_weights_or_of_another_kind_is_refused(name, root):
     folder = root / "weights" / name
     (folder / "model.safetensors").unlink()
