@@ -39,7 +39,7 @@ def test_paper_is_its_regimes(paper):
 
 def test_quickstart_size():
     trials = expand(load_space("quickstart")).trials.values()
-    assert len(trials) == 2 * 3 * (1 + 3 * 3 * 3 + 2 * 3)
+    assert len(trials) == 2 * 3 * (1 + 3 * 2 * 3 + 2 * 2)
     assert {trial.total_updates for trial in trials} == {188}
     assert len({trial.loss for trial in trials}) == 6
     assert {trial.mode for trial in trials} == {"ce", "direct", "warmup"}

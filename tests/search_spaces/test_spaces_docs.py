@@ -66,7 +66,7 @@ def test_python_example(capsys):
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     exec(code, {})
     first, second = capsys.readouterr().out.splitlines()
-    assert first.split()[:2] == ["68", "68"]  # 2 tasks x (CE + 3 margin losses x 3 x 3 + 2 others x 3)
+    assert first.split()[:2] == ["46", "46"]  # 2 tasks x (CE + 3 margin losses x 2 x 3 + 2 others x 2)
     assert second.split()[1:] == ["ce", "0", "188"]
 
 
