@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from orchestrator import launching
-from orchestrator.launching import LaunchResult, check_node, launch, resume, retry
+from orchestrator import sweeping
+from orchestrator.launching import LaunchResult, launch, resume, retry
 from orchestrator.lock import StoreLock, read_lock
 from orchestrator.status import store_status
 from orchestrator.store import open_store, store_exists
+from orchestrator.sweeping import check_node, sweep_digest
 from search_spaces.errors import LockedError, SpaceError, StoreError, UsageError
 from search_spaces.expand import expand
 from search_spaces.space import Space, load_space
@@ -315,7 +316,7 @@ class TestRefusals:
             nodes = {f"node{number}": ([], {"mnist-8-low-shot": value}) for number, value in enumerate(fingerprints)}
             return lambda self, probe: nodes
 
-        monkeypatch.setattr(launching, "TRAINING", options()["body"])  # so that the data are asked for
+        monkeypatch.setattr(sweeping, "TRAINING", options()["body"])  # so that the data are asked for
         monkeypatch.setattr("orchestrator.local.LocalRunner.on_every_node", answers("one", "two"))
         with pytest.raises(UsageError, match=r"node1: the data of task mnist-8-low-shot have fingerprint two, not one"):
             launch(smoke(), uri, data_root=data_root, **options())
@@ -328,7 +329,7 @@ class TestRefusals:
 
 def test_check_node_sees_whether_the_store_is_the_same(tmp_path: Path) -> None:
     here = open_store(tmp_path / "here", create=True)
-    digest = launching._sweep_digest(here)
+    digest = sweep_digest(here)
     assert check_node(here.uri, digest, [], tmp_path) == ([], {})
     other = open_store(tmp_path / "other", create=True)
     other.write_sweep({"space": None})

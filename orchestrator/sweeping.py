@@ -1,0 +1,199 @@
+"""One launch at work: what is to run, whether the machines can, the record of it, and the runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from orchestrator.environment import capture
+from orchestrator.failures import settle_lost
+from orchestrator.lock import StoreLock
+from orchestrator.options import Options, data_root
+from orchestrator.plan import Plan, make_plan
+from orchestrator.progress import Silent, Tally
+from orchestrator.resources import Slots
+from orchestrator.running import TRAINING, Event, Halt, Job, Outcome, Runner
+from orchestrator.stopping import Stop
+from orchestrator.store import Store, open_store
+from search_spaces.cards import TaskCard
+from search_spaces.errors import StoreError, UsageError
+from search_spaces.space import Space
+from search_spaces.tasks import task_card
+from search_spaces.trial import TrialConfig
+
+
+@dataclass(frozen=True)
+class Todo:
+    """What a launch has to do: the plan, the trials to run in order, earlier attempts, and the counts to start from.
+
+    ``attempts`` maps a trial to the number of its last failed attempt.
+    """
+
+    plan: Plan
+    trials: tuple[TrialConfig, ...]
+    attempts: Mapping[str, int]
+    tally: Tally
+
+
+def survey(space: Space, store: Store, kinds: Sequence[str] = ()) -> Todo:
+    """What is pending or, given ``kinds``, what failed with one of these; those are then all that is counted."""
+    plan = make_plan(space, store)
+    failures = store.latest_failures()
+    attempts = {trial_id: failure.attempt for trial_id, failure in failures.items()}
+    if kinds:
+        again = {key for key, failure in failures.items() if failure.kind in kinds and key not in plan.done}
+        trials = tuple(trial for key, trial in plan.expansion.trials.items() if key in again)
+        return Todo(plan, trials, attempts, Tally(len(trials), 0))
+    tally = Tally(len(plan.expansion.trials), len(plan.done))
+    tally.failed.update(plan.failed)
+    return Todo(plan, plan.pending, attempts, tally)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One launch at work on a store that is locked for it."""
+
+    space: Space
+    store: Store
+    settings: Options
+    todo: Todo
+    lock: StoreLock
+    stop: Stop
+    shown: Silent
+
+    def run(self, runner: Runner, command: str) -> None:
+        """Check the machines ``runner`` has claimed, record the launch, and run the trials.
+
+        Raises ``UsageError``, and has recorded nothing, when trials cannot run there.
+        """
+        fingerprints = self._check_nodes(runner)
+        self.record(command, runner.slots)
+        left = len(self.todo.trials)
+        self.shown.note(f"{left} trial{'' if left == 1 else 's'} to run, {runner.slots.describe()}")
+        jobs = {job.trial_id: job for job in self._jobs(runner.slots, fingerprints)}
+        for _ in range(1 + self.settings["retries"]):
+            self._run(runner, jobs)
+            jobs = {
+                key: dataclasses.replace(job, attempt=job.attempt + 1)
+                for key, job in jobs.items()
+                if self.todo.tally.failed.get(key) == "lost"
+            }
+            if not jobs or self.stop() is not Halt.NO:
+                break
+
+    def record(self, command: str, slots: Slots | None = None) -> None:
+        """Write the cells and ``sweep.json``: the space, what it runs on, and one more entry of ``launches``."""
+        environment = capture()
+        sweep = self.store.read_sweep()
+        expansion = self.todo.plan.expansion
+        entry = {
+            "command": command,
+            "at": datetime.now(UTC).isoformat(),
+            "hostname": environment["hostname"],
+            "code": environment["code"],
+            "data_root": str(data_root(self.settings)),
+            "address": self.settings["address"],
+            "slots": None if slots is None else dataclasses.asdict(slots),
+            "pending": len(self.todo.trials),
+            "plan_hash": expansion.plan_hash,
+        }
+        resolved = self.space.to_dict()
+        self.store.add_cells(expansion.cells)
+        self.store.write_sweep(
+            {
+                **sweep,
+                "space": {"given": resolved.pop("given"), "resolved": {**resolved, "given": {}}},
+                "plan_hash": expansion.plan_hash,
+                "environment": environment,
+                "launches": [*sweep.get("launches", ()), entry],
+            }
+        )
+
+    def _run(self, runner: Runner, jobs: Mapping[str, Job]) -> None:
+        tally = self.todo.tally
+
+        def on_event(event: Event) -> None:
+            if isinstance(event, Outcome) and event.status == "lost":
+                event = settle_lost(event, jobs[event.trial_id], self.store)
+            tally.add(event)
+            self.shown.update(event, tally)
+            self.lock.report(
+                running=tally.running,
+                wanted=tally.wanted,
+                done=tally.done,
+                failed=len(tally.failed),
+            )
+            if isinstance(event, Outcome) and event.status != "done" and self.settings["fail_fast"]:
+                self.stop.now(f"stopped at the first failure (trial {event.trial_id}, {event.kind})", early=False)
+
+        runner.run(jobs.values(), on_event=on_event, should_stop=self.stop)
+
+    def _jobs(self, slots: Slots, fingerprints: Mapping[str, str]) -> Iterator[Job]:
+        for config in self.todo.trials:
+            yield Job(
+                config=config,
+                store_uri=self.store.uri,
+                data_root=data_root(self.settings),
+                device=slots.device,
+                threads=slots.threads,
+                eval_batch_size=self.todo.plan.expansion.eval_batch_sizes[config.trial_id],
+                timeout=self.settings["trial_timeout"],
+                attempt=self.todo.attempts.get(config.trial_id, 0) + 1,
+                cards=self.space.cards,
+                fingerprints=fingerprints,
+                body=self.settings["body"],
+            )
+
+    def _check_nodes(self, runner: Runner) -> dict[str, str]:
+        """The fingerprint of each task's data, where known. Raises ``UsageError`` naming the problems of every node."""
+        names = dict.fromkeys(trial.task for trial in self.todo.trials)
+        cards = [task_card(name, self.space.cards) for name in names] if self.settings["body"] == TRAINING else []
+        recorded = self.store.fingerprints()
+        if not runner.remote and not cards:
+            return recorded
+        probe = functools.partial(check_node, self.store.uri, sweep_digest(self.store), cards, data_root(self.settings))
+        problems: list[str] = []
+        for node, (found, fingerprints) in runner.on_every_node(probe).items():
+            problems += [f"{node}: {problem}" for problem in found]
+            for task, fingerprint in fingerprints.items():
+                if recorded.setdefault(task, fingerprint) != fingerprint:
+                    problems.append(
+                        f"{node}: the data of task {task} have fingerprint {fingerprint}, not {recorded[task]} as in "
+                        "this store or on another node: use the same data, or another store"
+                    )
+        if problems:
+            raise UsageError("nothing was started:\n" + "\n".join(f"  - {problem}" for problem in problems))
+        return recorded
+
+
+def check_node(store_uri: str, digest: str, cards: Sequence[TaskCard], root: Path) -> tuple[list[str], dict[str, str]]:
+    """Whether trials can run on this machine: the problems found, and the fingerprint of each task's data.
+
+    Called once on every machine of the cluster, in a worker process, since it imports torch to read the data.
+    """
+    problems: list[str] = []
+    fingerprints: dict[str, str] = {}
+    try:
+        if sweep_digest(open_store(store_uri)) != digest:
+            problems.append(f"{store_uri} is another folder there than here: the store must be shared by all nodes")
+    except (StoreError, OSError) as error:
+        problems.append(f"the store is not to be seen there: {error}")
+    for card in cards:
+        from trainables.data import check_task
+
+        check = check_task(card, root)
+        if not check.ok:
+            problems.append(f"task {card.name} cannot be trained:\n    " + "\n    ".join(check.lines))
+        if check.fingerprint is not None:
+            fingerprints[card.name] = check.fingerprint
+    return problems, fingerprints
+
+
+def sweep_digest(store: Store) -> str:
+    """What tells this store from another at the same path of another machine."""
+    return hashlib.sha256(store.files.read("sweep.json")).hexdigest()
