@@ -23,9 +23,9 @@ ASSUMED_FLOPS = {"float32": 10e12, "bfloat16": 25e12}
 """Assumed sustained FLOP/s: about 0.3 of the card's 35.6 (float32) and 71 (bfloat16 tensor) TFLOP/s peaks."""
 
 ASSUMED_UPDATE_SECONDS = 0.005
-ASSUMED_EVALUATION_SECONDS = 0.5
-ASSUMED_TRIAL_SECONDS = 5.0
-"""Assumed time an update, an epoch's evaluation and a trial's start take whatever the model."""
+ASSUMED_EVALUATION_SECONDS = 0.1
+ASSUMED_TRIAL_SECONDS = 1.0
+"""Assumed time an update, an epoch's evaluation and a trial's start (in a worker that is up) take whatever the model."""
 
 _BACKWARD = 3.0
 """A training update costs about three forward passes."""

@@ -34,7 +34,7 @@ def timed(seconds: float | None, **changes: Any) -> tuple[Any, list[dict[str, An
 def test_the_prior_is_the_documented_arithmetic(precision: str, speed: float) -> None:
     trial = config(model="resnet50", precision=precision)  # 12 updates of 8 examples, 3 evaluations of 150
     forward = MODELS["resnet50"].flops / speed
-    by_hand = 5.0 + 12 * (3 * 8 * forward + 0.005) + 3 * (150 * forward + 0.5)
+    by_hand = 1.0 + 12 * (3 * 8 * forward + 0.005) + 3 * (150 * forward + 0.1)
     assert prior_seconds(trial, CARD) == pytest.approx(by_hand, rel=1e-12)
 
 
