@@ -32,6 +32,7 @@ os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "1000000000")
 os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+os.environ.setdefault("RAY_CHDIR_TO_TRIAL_DIR", "0")
 
 import ray
 from ray import tune
@@ -44,7 +45,7 @@ from orchestrator.execution import execute, prepare_worker
 from orchestrator.resources import Node, Slots, check_request, fit
 from orchestrator.running import Event, Halt, Job, OnEvent, Outcome, ShouldStop, Started, Value
 from orchestrator.store import Store, open_store
-from search_spaces.errors import UsageError
+from search_spaces.errors import AucsweepError, UsageError
 
 CHUNK = 1000
 """Jobs per ``Tuner.fit``: its fixed cost is some 2 s, and memory and state grow with every trial in it."""
@@ -128,7 +129,13 @@ class RayRunner:
             ).remote()
             for node in _alive_nodes()
         }
-        return {name: ray.get(call) for name, call in calls.items()}
+        answers: dict[str, Value] = {}
+        for name, call in calls.items():
+            try:
+                answers[name] = ray.get(call)
+            except ray.exceptions.RayError as error:
+                raise UsageError(f"{name} cannot run aucsweep: {error}") from error
+        return answers
 
     def run(self, jobs: Iterable[Job], *, on_event: OnEvent, should_stop: ShouldStop) -> None:
         """Run the jobs in chunks; see ``Runner.run``."""
@@ -137,20 +144,22 @@ class RayRunner:
 
     def _run(self, jobs: Iterator[Job], on_event: OnEvent, should_stop: ShouldStop) -> None:
         while chunk := list(itertools.islice(jobs, self._chunk)):
-            idle_rounds = 0
-            while chunk and idle_rounds < _ROUNDS_WITHOUT_PROGRESS:
+            rounds = 0
+            while chunk:
                 if should_stop() is not Halt.NO:
                     return
-                left = self._run_chunk(chunk, on_event, should_stop)
+                left, fault = self._run_chunk(chunk, on_event, should_stop)
                 # Tune can give up on a chunk (a reused worker that dies between two trials confuses it): what it left
                 # goes into another one.
-                idle_rounds = idle_rounds + 1 if len(left) == len(chunk) else 0
+                rounds = rounds + 1 if len(left) == len(chunk) else 0
+                if rounds == _ROUNDS_WITHOUT_PROGRESS:
+                    raise AucsweepError(f"Ray Tune did not start any of {len(left)} trials: {fault}") from fault
                 chunk = left
-            if chunk:
-                raise UsageError(f"Ray Tune did not run {len(chunk)} trials after {idle_rounds} attempts")
 
-    def _run_chunk(self, jobs: Sequence[Job], on_event: OnEvent, should_stop: ShouldStop) -> list[Job]:
-        """One ``Tuner.fit``. Returns the jobs without an outcome."""
+    def _run_chunk(
+        self, jobs: Sequence[Job], on_event: OnEvent, should_stop: ShouldStop
+    ) -> tuple[list[Job], Exception | None]:
+        """One ``Tuner.fit``. Returns the jobs without an outcome, and what Tune raised."""
         self._slots = self._fit()
         queue = _Queue(len(jobs), should_stop)
         # A second trial per slot waits in Tune's queue: with only as many as run, short trials leave slots idle.
@@ -190,10 +199,8 @@ class RayRunner:
             raise watcher.error
         watcher.deliver()
         left = [job for index, job in enumerate(jobs) if index not in watcher.ended]
-        if fault is not None and len(left) == len(jobs):
-            raise fault
         gc.collect()  # Tune's trials refer to each other; without this a chunk's memory outlives it
-        return left
+        return left, fault
 
     def _limit(self, slots: Slots) -> int:
         if self._address is not None and self._max_concurrent is not None:
@@ -349,12 +356,17 @@ class _Watcher(_NotSaved, tune.Callback):
         self._end(trial, Outcome(job.trial_id, "lost", kind, text, job.attempt, loss=job.config.loss))
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        halt = self._should_stop()
+        if halt is Halt.NOW:
+            # What stops us may have hit our workers too (a closed terminal, a batch system's signal to every process):
+            # that is nothing to hold against their trials.
+            self._events = [event for event in self._events if isinstance(event, Started) or event.status != "lost"]
         try:
             self.deliver()
         except BaseException as error:
             self.error = error
             raise _Left from error
-        if self._should_stop() is Halt.NOW:
+        if halt is Halt.NOW or self._should_stop() is Halt.NOW:
             raise _Left
         if time.monotonic() - self._grown > _REFIT_SECONDS:
             self._grown = time.monotonic()

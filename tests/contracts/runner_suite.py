@@ -82,7 +82,7 @@ class RunnerContract(_Jobs):
 
     def test_jobs_start_in_order_and_fill_every_slot(self, runner: Runner, store: Store, data_root: Path) -> None:
         slots = runner.slots.concurrent
-        jobs = self.jobs(store, data_root, 8 * slots, "timed")
+        jobs = self.jobs(store, data_root, 6 * slots, "timed")
         events = self.run(runner, jobs)
         place = {job.trial_id: number for number, job in enumerate(jobs)}
         started = [place[event.trial_id] for event in events if isinstance(event, Started)]

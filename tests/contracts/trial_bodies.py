@@ -140,6 +140,15 @@ def environment(config: TrialConfig, context: TrialContext) -> Result:
     return steady(config, context)
 
 
+def on_gpu(config: TrialConfig, context: TrialContext) -> Result:
+    """Leaves a file with the GPUs its worker sees, and waits for four workers to be there."""
+    text = f"{os.environ.get('CUDA_VISIBLE_DEVICES')} {os.getpid()}"
+    (context.data_root / f"gpu-{config.seed}").write_text(text)
+    while len({path.read_text() for path in context.data_root.glob("gpu-*")}) < 4:
+        time.sleep(0.05)
+    return steady(config, context)
+
+
 def dies_when_stored(config: TrialConfig, context: TrialContext) -> Result:
     """The worker dies when its result, or its failure if the loss is square, has been written, before it reports."""
     for name in ("write_run", "write_failure"):

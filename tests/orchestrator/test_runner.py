@@ -31,8 +31,8 @@ def watched_handlers() -> list[object]:
 
 @pytest.fixture(scope="class")
 def shared() -> Iterator[RayRunner]:
-    # A small chunk, so that the longer lists of the suite cross from one Tuner to the next.
-    with RayRunner(gpus_per_trial=0, max_concurrent=2, chunk=14) as entered:
+    # A small chunk, so that some lists of the suite cross from one Tuner to the next.
+    with RayRunner(gpus_per_trial=0, max_concurrent=2, chunk=12) as entered:
         yield entered
 
 
@@ -125,10 +125,10 @@ def test_leftovers_of_killed_launchers_are_removed() -> None:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[str]:
-    """The address of a Ray cluster of another process."""
+    """The address of a Ray cluster of another process, which pretends to have two GPUs."""
     code = (
-        "import ray, sys; c = ray.init(address='local', num_cpus=2, include_dashboard=False, log_to_driver=False,"
-        " _temp_dir=sys.argv[1]); print(c.address_info['gcs_address'], flush=True); sys.stdin.read()"
+        "import ray, sys; c = ray.init(address='local', num_cpus=4, num_gpus=2, include_dashboard=False,"
+        " log_to_driver=False, _temp_dir=sys.argv[1]); print(c.address_info['gcs_address'], flush=True); sys.stdin.read()"
     )
     folder = f"/tmp/aucs-test-{os.getpid()}"
     process = subprocess.Popen(
@@ -159,17 +159,33 @@ class TestCluster:
             runner.run(slow, on_event=lambda event: None, should_stop=lambda: Halt.NOW if began.exists() else Halt.NO)
         assert not ray.is_initialized()
         with RayRunner(address=cluster, gpus_per_trial=0) as runner:
-            assert runner.slots.concurrent == 2
-            # The trial that was left holds nothing: both CPUs come free again.
+            assert runner.slots.concurrent == 4
+            # The trial that was left holds nothing: all CPUs come free again.
             deadline = time.monotonic() + 60
-            while ray.available_resources().get("CPU", 0) < 2 and time.monotonic() < deadline:
+            while ray.available_resources().get("CPU", 0) < 4 and time.monotonic() < deadline:
                 time.sleep(0.2)
-            assert ray.available_resources()["CPU"] == 2
+            assert ray.available_resources()["CPU"] == 4
         assert not (tmp_path / "began-12").exists()
 
+    def test_two_trials_share_a_gpu_when_asked_to(self, cluster: str, tmp_path: Path) -> None:
+        from orchestrator.store import open_store
+
+        store = open_store(tmp_path / "store", create=True)
+        body = "tests.contracts.trial_bodies:on_gpu"
+        jobs = [Job(config(seed), store.uri, tmp_path, "cuda", body=body) for seed in range(1, 9)]
+        with RayRunner(address=cluster) as runner:
+            assert (runner.slots.gpus_per_trial, runner.slots.concurrent) == (1, 2)
+        with RayRunner(address=cluster, gpus_per_trial=0.5) as runner:
+            assert (runner.slots.device, runner.slots.concurrent) == ("cuda", 4)
+            runner.run(jobs, on_event=lambda event: None, should_stop=go_on)
+        assert len(store.scan().done) == 8
+        seen = [path.read_text().split() for path in tmp_path.glob("gpu-*")]
+        assert {visible for visible, _ in seen} == {"0", "1"}  # one each, both used
+        assert len({process for _, process in seen}) == 4
+
     def test_a_trial_that_fits_nowhere_is_refused(self, cluster: str) -> None:
-        refused = pytest.raises(UsageError, match="no machine can run a trial that asks for 1 CPU cores and 1 GPUs")
-        with refused, RayRunner(address=cluster, gpus_per_trial=1):
+        refused = pytest.raises(UsageError, match="no machine can run a trial that asks for 1 CPU cores and 3 GPUs")
+        with refused, RayRunner(address=cluster, gpus_per_trial=3):
             pass
         assert not ray.is_initialized()
 
