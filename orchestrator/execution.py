@@ -12,11 +12,12 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TextIO
 
 from orchestrator.failures import breaks_process, classify
 from orchestrator.running import Job, Outcome
+from orchestrator.scores import score_frame
 from orchestrator.store import Store
 from search_spaces.errors import UsageError
 from trainables.context import EpochRow, TrialContext
@@ -57,7 +58,9 @@ def execute(job: Job, store: Store, on_epoch: Callable[[EpochRow], None] | None 
             with _captured(log):
                 result = _resolve(job.body)(config, context)
                 store.record_fingerprint(config.task, result.data_fingerprint)
-            best = float(max(row["val_auc"] for row in result.rows))
+            best = float(result.rows[result.selected_epoch - 1]["val_auc"])
+            if job.save_scores:  # before the run: a trial that is done has its scores
+                _save_scores(result.scores, job, store, log)
             store.write_run(
                 config,
                 result.rows,
@@ -96,6 +99,14 @@ def execute(job: Job, store: Store, on_epoch: Callable[[EpochRow], None] | None 
     if outcome.kind == "oom" or job.device != "cpu":
         _free_memory()
     return outcome
+
+
+def _save_scores(scores: Mapping[str, Any], job: Job, store: Store, log: _Log) -> None:
+    frame = score_frame(scores)
+    if frame.empty:
+        _say(log, "no scores saved: there are too many of them")
+        return
+    store.write_scores(job.trial_id, frame)
 
 
 def prepare_worker(threads: int, gpus: float) -> None:

@@ -135,13 +135,16 @@ def _result(tally: Tally, stop: Stop, store: Store, seconds: float) -> LaunchRes
 
 
 def _saved(store: Store | str | Path, options: Options) -> tuple[Store, Space, Options]:
-    """The store, the space it was launched with last, and the options with that launch's data root."""
+    """The store, the space it was launched with last, and the options with that launch's data root and scores."""
     settings = complete(options)
     opened = store if isinstance(store, Store) else open_store(store)
     sweep = opened.read_sweep()
     resolved = (sweep.get("space") or {}).get("resolved")
     if resolved is None:
         raise UsageError(f"nothing was launched on the store {opened.uri} yet: use aucsweep launch SPACE --store ...")
+    last = sweep["launches"][-1]
     if settings["data_root"] is None:
-        settings["data_root"] = Path(sweep["launches"][-1]["data_root"])
+        settings["data_root"] = Path(last["data_root"])
+    if settings["save_scores"] is None:
+        settings["save_scores"] = last.get("save_scores", False)
     return opened, Space.from_dict({**resolved, "given": sweep["space"]["given"]}), settings

@@ -25,6 +25,8 @@ class Options(TypedDict, total=False):
     trial_timeout: fail a trial (kind ``timeout``) after so many seconds.
     fail_fast: leave everything at the first failed trial.
     retries: run a trial again up to so many times within this launch when its worker is lost.
+    save_scores: keep every trial's validation and test scores in the store; ``resume`` and ``retry`` default to what
+        the last launch did, ``launch`` to False. Trials that are done already are not run again for it.
     progress: show progress on stderr, default True.
     body: the function that trains a trial, ``module:name``, for benchmarks and tests; data are then not checked.
     """
@@ -39,6 +41,7 @@ class Options(TypedDict, total=False):
     trial_timeout: float | None
     fail_fast: bool
     retries: int
+    save_scores: bool | None
     progress: bool
     body: str
 
@@ -54,6 +57,7 @@ DEFAULTS: Options = {
     "trial_timeout": None,
     "fail_fast": False,
     "retries": 0,
+    "save_scores": None,
     "progress": True,
     "body": TRAINING,
 }

@@ -32,7 +32,8 @@ class Job:
     """One attempt at one trial, ready to be sent to a worker.
 
     ``timeout`` is in seconds. ``cards`` and ``fingerprints`` are those of ``TrialContext``; ``body`` is the function
-    that trains, as ``module:name``, called with (config, context).
+    that trains, as ``module:name``, called with (config, context). ``save_scores`` keeps the validation and test scores
+    of the selected epoch in the store.
     """
 
     config: TrialConfig
@@ -46,6 +47,7 @@ class Job:
     cards: Mapping[str, Any] = field(default_factory=dict)
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     body: str = TRAINING
+    save_scores: bool = False
 
     @property
     def trial_id(self) -> str:

@@ -98,6 +98,7 @@ class Sweep:
             "code": environment["code"],
             "data_root": str(data_root(self.settings)),
             "address": self.settings["address"],
+            "save_scores": bool(self.settings["save_scores"]),
             "slots": None if slots is None else dataclasses.asdict(slots),
             "pending": len(self.todo.trials),
             "plan_hash": expansion.plan_hash,
@@ -147,6 +148,7 @@ class Sweep:
                 cards=self.space.cards,
                 fingerprints=fingerprints,
                 body=self.settings["body"],
+                save_scores=bool(self.settings["save_scores"]),
             )
 
     def _check_nodes(self, runner: Runner) -> dict[str, str]:

@@ -15,6 +15,7 @@ from aucsweep.cli.options import (
     Overrides,
     Retries,
     RunnerOption,
+    SaveScores,
     SpaceArgument,
     StoreOption,
     TimeBudget,
@@ -36,6 +37,7 @@ def launch(
     trial_timeout: TrialTimeoutOption = None,
     fail_fast: FailFast = False,
     retries: Retries = 0,
+    save_scores: SaveScores = None,
     runner: RunnerOption = "ray",
 ) -> None:
     """Run every trial of SPACE that the store lacks; what is there already is never run again."""
@@ -56,5 +58,6 @@ def launch(
         trial_timeout=seconds(trial_timeout, "--trial-timeout"),
         fail_fast=fail_fast,
         retries=retries,
+        save_scores=save_scores,
     )
     raise typer.Exit(result.exit_code)

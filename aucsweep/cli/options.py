@@ -33,6 +33,10 @@ TimeBudget = Annotated[
 TrialTimeoutOption = Annotated[str | None, typer.Option("--trial-timeout", metavar="T", help="Fail slower trials.")]
 FailFast = Annotated[bool, typer.Option("--fail-fast", help="Stop at the first failed trial.")]
 Retries = Annotated[int, typer.Option(min=0, help="Run a trial again this often when its worker is lost.")]
+SaveScores = Annotated[
+    bool | None,
+    typer.Option("--save-scores/--no-save-scores", help="Keep each trial's validation and test scores in the store."),
+]
 RunnerOption = Annotated[str, typer.Option("--runner", help="ray, or local: in this process, one trial at a time.")]
 
 DEFAULT_DATA_ROOT = Path("~/.cache/aucsweep").expanduser()

@@ -15,6 +15,7 @@ from aucsweep.cli.options import (
     MaxConcurrent,
     Retries,
     RunnerOption,
+    SaveScores,
     StoreOption,
     TimeBudget,
     TrialTimeoutOption,
@@ -38,6 +39,7 @@ def resume(
     trial_timeout: TrialTimeoutOption = None,
     fail_fast: FailFast = False,
     retries: Retries = 0,
+    save_scores: SaveScores = None,
     runner: RunnerOption = "ray",
 ) -> None:
     """Run what the store still lacks of the space it was launched with last."""
@@ -55,5 +57,6 @@ def resume(
         trial_timeout=seconds(trial_timeout, "--trial-timeout"),
         fail_fast=fail_fast,
         retries=retries,
+        save_scores=save_scores,
     )
     raise typer.Exit(result.exit_code)

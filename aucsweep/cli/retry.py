@@ -14,6 +14,7 @@ from aucsweep.cli.options import (
     MaxConcurrent,
     Retries,
     RunnerOption,
+    SaveScores,
     StoreOption,
     TimeBudget,
     TrialTimeoutOption,
@@ -34,6 +35,7 @@ def retry(
     trial_timeout: TrialTimeoutOption = None,
     fail_fast: FailFast = False,
     retries: Retries = 0,
+    save_scores: SaveScores = None,
     runner: RunnerOption = "ray",
 ) -> None:
     """Run failed trials again, all or those of one kind; the records of earlier attempts stay."""
@@ -52,5 +54,6 @@ def retry(
         trial_timeout=seconds(trial_timeout, "--trial-timeout"),
         fail_fast=fail_fast,
         retries=retries,
+        save_scores=save_scores,
     )
     raise typer.Exit(result.exit_code)
