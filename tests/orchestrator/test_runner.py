@@ -126,10 +126,14 @@ def test_leftovers_of_killed_launchers_are_removed() -> None:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[str]:
     """The address of a Ray cluster of another process, which pretends to have two GPUs."""
-    code = (
-        "import ray, sys; c = ray.init(address='local', num_cpus=4, num_gpus=2, include_dashboard=False,"
-        " log_to_driver=False, _temp_dir=sys.argv[1]); print(c.address_info['gcs_address'], flush=True); sys.stdin.read()"
-    )
+    code = """
+import ray, sys
+context = ray.init(
+    address="local", num_cpus=4, num_gpus=2, include_dashboard=False, log_to_driver=False, _temp_dir=sys.argv[1]
+)
+print(context.address_info["gcs_address"], flush=True)
+sys.stdin.read()
+"""
     folder = f"/tmp/aucs-test-{os.getpid()}"
     process = subprocess.Popen(
         [sys.executable, "-c", code, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
