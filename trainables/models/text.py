@@ -42,8 +42,8 @@ OWN_HEAD = {"distilbert": ["pre_classifier", "classifier"], "qwen2": ["score"]}
 """Modules of the stock classification head, trained whole; an architecture not listed gets the mean-pool head."""
 
 CHECKPOINTED = frozenset({"qwen2"})
-"""Architectures whose layers are computed again in the backward pass: the same numbers from the same dropout masks, more
-time, and far less memory for the activations of 24 texts of 256 tokens."""
+"""Architectures whose layers are computed again in the backward pass: the same numbers from the same dropout masks, in
+more time but with far less memory for the activations of 24 texts of 256 tokens."""
 
 KEPT_TEXTS = 400_000
 """How many tokenised texts a process keeps per tokenizer and length."""
