@@ -138,6 +138,9 @@ STAMP_KEYS = (
 )
 """What a writer may say about a trial as a whole, beside its configuration and rows."""
 
+AUCS = ("train_auc", "val_auc", "test_auc")
+"""The primary metric of each split; null in the epochs a run with ``selection: last`` does not evaluate."""
+
 EPOCH_KEYS = (
     "epoch",
     "update",
@@ -185,7 +188,10 @@ def run_table(config: TrialConfig, rows: Sequence[Mapping[str, Any]], stamp: Map
 
 def _epoch_values(config: TrialConfig, row: Mapping[str, Any]) -> dict[str, Any]:
     where = f"trial {config.trial_id}, epoch {row['epoch']}"
-    for name in ("update", "train_loss", "train_auc", "val_auc", "test_auc"):
+    evaluated = config.selection == "best" or row["epoch"] == config.epochs
+    if not evaluated:
+        row = {name: value for name, value in row.items() if name not in AUCS}
+    for name in ("update", "train_loss", *(AUCS if evaluated else ())):
         value = row.get(name)
         if value is None or not math.isfinite(value):
             raise ValueError(f"{where}: {name} must be a finite number, got {value!r}")

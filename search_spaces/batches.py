@@ -46,6 +46,24 @@ def updates_per_epoch(counts: Sequence[int], batch_size: int, positive_fraction:
     return max(-(-count // share) for count, share in zip(counts, shares, strict=True))
 
 
+def balanced_updates(counts: Sequence[int], batch_size: int) -> int:
+    """Updates of one epoch when every class fills an equal share of each batch: the largest class is seen once.
+
+    >>> balanced_updates((200, 112, 63, 36, 20), 60)
+    17
+    """
+    return -(-max(counts) * len(counts) // batch_size)
+
+
+def natural_updates(examples: int, batch_size: int) -> int:
+    """Updates of one epoch over ``examples``, each seen once: as few batches of at most ``batch_size`` as hold them.
+
+    >>> natural_updates(437513, 128)
+    3419
+    """
+    return -(-examples // batch_size)
+
+
 def warmup_updates(ratio: float, total: int) -> int:
     """W = floor(ratio * total + 1/2), computed exactly from the ratio's decimal form.
 

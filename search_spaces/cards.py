@@ -10,12 +10,19 @@ from search_spaces.loss_params import Rule
 
 SPLITS = ("train", "validation", "test")
 
+KIND_OF_METRIC = {"auc": "binary", "macro_ovo_auc": "multiclass", "multilabel_macro_auc": "multilabel"}
+"""What kind of task a primary metric (``TaskCard.metric``) is for."""
+
+ALL_KINDS = tuple(KIND_OF_METRIC.values())
+
 
 @dataclass(frozen=True)
 class TaskCard:
     """A task: where its data come from and what they must look like.
 
-    ``counts[split][label]`` is the number of examples of class ``label`` (binary: 0 negative, 1 positive).
+    ``counts[split][label]`` is the number of examples of class ``label`` (binary: 0 negative, 1 positive). A split of a
+    task with more classes or labels may be counted in all, as one number; an empty validation split means that the test
+    split is evaluated in its place.
     ``revision`` changes whenever the construction does and is part of every trial's identity.
     ``split`` says in words where the splits come from; ``seeded`` whether they depend on the seed.
     ``loader`` names the function of ``trainables.data`` that reads it and ``options`` are its arguments.
@@ -47,6 +54,16 @@ class TaskCard:
         """Number of classes."""
         return len(self.counts["train"])
 
+    @property
+    def kind(self) -> str:
+        """``binary``, ``multiclass`` (one of several classes) or ``multilabel`` (any of several labels)."""
+        return KIND_OF_METRIC[self.metric]
+
+    @property
+    def outputs(self) -> int:
+        """Logits a model gives per example: 1 for a binary task, else the number of classes or labels."""
+        return 1 if self.kind == "binary" else int(self.options.get("outputs", self.classes))
+
 
 @dataclass(frozen=True)
 class ModelCard:
@@ -75,7 +92,8 @@ class LossCard:
     """An objective: formula, weight, parameters and source, as ``aucsweep losses`` prints them.
 
     ``params`` maps each parameter beyond the margin to its default and ``rules`` to the values it may have.
-    ``pairwise`` is False for CE-like baselines, which run in mode ``ce``.
+    ``pairwise`` is False for CE-like baselines, which run in mode ``ce``. ``kinds`` are the kinds of task it can train
+    (``TaskCard.kind``).
     """
 
     name: str
@@ -87,3 +105,4 @@ class LossCard:
     source: str
     params: Mapping[str, Any] = field(default_factory=dict)
     rules: Mapping[str, Rule] = field(default_factory=dict)
+    kinds: tuple[str, ...] = ("binary",)

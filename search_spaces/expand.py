@@ -6,17 +6,18 @@ Needs no data, no torch and no pandas; the paper's 24,640 cells take about a sec
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from search_spaces.batches import updates_per_epoch, warmup_updates
+from search_spaces.batches import balanced_updates, natural_updates, updates_per_epoch, warmup_updates
 from search_spaces.cards import LossCard, ModelCard, TaskCard
 from search_spaces.grid import Grid
 from search_spaces.loss_spec import loss_card, loss_spec
 from search_spaces.losses import LOSSES
 from search_spaces.models import MODELS
 from search_spaces.order import launch_order
+from search_spaces.settings import Settings
 from search_spaces.space import Space
 from search_spaces.tasks import task_card
 from search_spaces.trial import Cell, TrialConfig
@@ -126,7 +127,7 @@ def _nominal_points(part: Grid, losses: Iterable[LossCard]) -> Iterator[tuple[Lo
 def _base_fields(part: Grid, task: TaskCard, model: ModelCard, init: str) -> dict[str, Any]:
     """The fields of ``TrialConfig`` that loss, warm-up, margin and seed do not touch."""
     settings = part.settings
-    per_epoch = updates_per_epoch(task.counts["train"], settings.batch_size, settings.positive_fraction)
+    per_epoch = settings.updates_per_epoch or _one_pass(task.counts["train"], settings)
     return {
         "task": task.name,
         "task_revision": task.revision,
@@ -135,7 +136,7 @@ def _base_fields(part: Grid, task: TaskCard, model: ModelCard, init: str) -> dic
         "epochs": settings.epochs,
         "updates_per_epoch": per_epoch,
         "batch_size": settings.batch_size,
-        "positive_fraction": settings.positive_fraction,
+        "positive_fraction": settings.positive_fraction if settings.sampling == "stratified" else None,
         "accumulation": settings.accumulation,
         "optimizer": settings.optimizer,
         "learning_rate": settings.learning_rate,
@@ -147,7 +148,18 @@ def _base_fields(part: Grid, task: TaskCard, model: ModelCard, init: str) -> dic
         "precision": settings.precision,
         "max_length": settings.max_length,
         "augmentation": settings.augmentation,
+        "sampling": settings.sampling,
+        "selection": settings.selection,
     }
+
+
+def _one_pass(counts: Sequence[int], settings: Settings) -> int:
+    """Updates of one epoch over training ``counts`` by class (natural sampling: by class or in all)."""
+    if settings.sampling == "natural":
+        return natural_updates(sum(counts), settings.batch_size)
+    if settings.sampling == "balanced":
+        return balanced_updates(counts, settings.batch_size)
+    return updates_per_epoch(counts, settings.batch_size, settings.positive_fraction)
 
 
 def _effective_fields(loss: LossCard, ratio: float, margin: float | None, total: int, part: Grid) -> dict[str, Any]:

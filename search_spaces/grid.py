@@ -12,6 +12,7 @@ from search_spaces.batches import class_shares
 from search_spaces.cards import TaskCard
 from search_spaces.errors import nearest
 from search_spaces.fields import Axis, FilledAxis, Number, Whole, Word, complaints, one_of
+from search_spaces.kinds import kind_problems
 from search_spaces.loss_spec import loss_card, loss_spec
 from search_spaces.models import MODELS
 from search_spaces.regimes import REGIMES
@@ -194,19 +195,10 @@ def _optimizer_problems(axes: Mapping[str, list[Any]], settings: Settings) -> li
 
 
 def _settings_misfits(axes: Mapping[str, list[Any]], cards: Mapping[str, TaskCard], settings: Settings) -> list[str]:
-    problems = []
-    try:
-        shares = class_shares(settings.batch_size, settings.positive_fraction)
-    except ValueError as error:
-        problems.append(f"settings.batch_size: {error}")
-    else:
-        if settings.accumulation > min(shares):
-            problems.append(
-                f"settings.accumulation: {settings.accumulation} parts of a batch with {shares[1]} positives and "
-                f"{shares[0]} negatives leave some part without one of the classes (at most {min(shares)})"
-            )
     known = {**TASKS, **cards}
-    modalities = {known[name].modality for name in axes.get("tasks", ())}
+    tasks = [known[name] for name in axes.get("tasks", ())]
+    problems = [*_batch_problems(settings), *kind_problems(tasks, axes.get("losses", ()), settings)]
+    modalities = {task.modality for task in tasks}
     if modalities == {"text"} and settings.augmentation != "none":
         problems.append(
             f"settings.augmentation: {settings.augmentation} is for images, the tasks are texts (set it to none)"
@@ -214,3 +206,23 @@ def _settings_misfits(axes: Mapping[str, list[Any]], cards: Mapping[str, TaskCar
     if modalities == {"image"} and settings.max_length is not None:
         problems.append("settings.max_length: is for texts, the tasks are images (set it to null)")
     return problems
+
+
+def _batch_problems(settings: Settings) -> list[str]:
+    """Batches that cannot be drawn or cut."""
+    if settings.sampling == "natural" and settings.updates_per_epoch is not None:
+        return ["settings.updates_per_epoch: an epoch of natural sampling is one pass, leave it out"]
+    if settings.sampling != "stratified":
+        if settings.accumulation > settings.batch_size // 2:
+            return [f"settings.accumulation: a batch of {settings.batch_size} has at most {settings.batch_size // 2}"]
+        return []
+    try:
+        shares = class_shares(settings.batch_size, settings.positive_fraction)
+    except ValueError as error:
+        return [f"settings.batch_size: {error}"]
+    if settings.accumulation > min(shares):
+        return [
+            f"settings.accumulation: {settings.accumulation} parts of a batch with {shares[1]} positives and "
+            f"{shares[0]} negatives leave some part without one of the classes (at most {min(shares)})"
+        ]
+    return []

@@ -6,7 +6,7 @@ x is the score of a positive minus that of a negative, m the margin, l the surro
 
 from __future__ import annotations
 
-from search_spaces.cards import LossCard
+from search_spaces.cards import ALL_KINDS, LossCard
 from search_spaces.loss_params import Between, OneOf
 
 WITH_MARGIN = OneOf(("hinge", "square", "squared_hinge"))
@@ -24,6 +24,7 @@ FAMILIES = (
         "Wilcoxon-Mann-Whitney statistic, ICML 2003 (sigmoid form)",
         params={"steepness": 10.0},
         rules={"steepness": Between(0, open_low=True)},
+        kinds=ALL_KINDS,
     ),
     LossCard(
         name="partial_auc",
@@ -102,6 +103,7 @@ FAMILIES = (
             "ce_to": Between(0, 1),
             "until": Between(0, 1, open_low=True),
         },
+        kinds=ALL_KINDS,
     ),
     LossCard(
         name="listwise",
@@ -125,6 +127,7 @@ FAMILIES = (
         "multiclass AUC, TPAMI 2021",
         params={"surrogate": "squared_hinge"},
         rules={"surrogate": WITH_MARGIN},
+        kinds=("multiclass",),
     ),
     LossCard(
         name="aucm",
@@ -161,6 +164,7 @@ FAMILIES = (
             "share": Between(0, 1, open_low=True, open_high=True),
             "reduction": OneOf(("sum", "mean")),
         },
+        kinds=ALL_KINDS,
     ),
 )
 """Cards of the wider families, in the order ``aucsweep losses`` lists them."""

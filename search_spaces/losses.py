@@ -5,7 +5,7 @@ x is the score of a positive minus the score of a negative, m the margin, w(x) =
 
 from __future__ import annotations
 
-from search_spaces.cards import LossCard
+from search_spaces.cards import ALL_KINDS, LossCard
 from search_spaces.loss_families import FAMILIES
 
 LOSSES: dict[str, LossCard] = {
@@ -19,6 +19,7 @@ LOSSES: dict[str, LossCard] = {
             has_margin=False,
             pairwise=False,
             source="binary cross entropy on the logit, mean over the batch",
+            kinds=ALL_KINDS,
         ),
         LossCard(
             name="square",
@@ -28,6 +29,7 @@ LOSSES: dict[str, LossCard] = {
             has_margin=True,
             pairwise=True,
             source="Gao, Jin, Zhu, Zhou: One-pass AUC optimization, ICML 2013",
+            kinds=ALL_KINDS,
         ),
         LossCard(
             name="hinge",
@@ -37,6 +39,7 @@ LOSSES: dict[str, LossCard] = {
             has_margin=True,
             pairwise=True,
             source="Herbrich, Graepel, Obermayer: Large margin rank boundaries for ordinal regression, 2000",
+            kinds=ALL_KINDS,
         ),
         LossCard(
             name="squared_hinge",
@@ -46,6 +49,7 @@ LOSSES: dict[str, LossCard] = {
             has_margin=True,
             pairwise=True,
             source="Zhao, Hoi, Jin, Yang: Online AUC maximization, ICML 2011 (hinge family)",
+            kinds=ALL_KINDS,
         ),
         LossCard(
             name="logistic",
@@ -55,6 +59,7 @@ LOSSES: dict[str, LossCard] = {
             has_margin=False,
             pairwise=True,
             source="Burges et al.: Learning to rank using gradient descent, ICML 2005",
+            kinds=ALL_KINDS,
         ),
         LossCard(
             name="exponential",
@@ -64,6 +69,7 @@ LOSSES: dict[str, LossCard] = {
             has_margin=False,
             pairwise=True,
             source="Freund, Iyer, Schapire, Singer: RankBoost, an efficient boosting algorithm, JMLR 2003",
+            kinds=ALL_KINDS,
         ),
         *FAMILIES,
     )

@@ -22,6 +22,7 @@ class Regime:
 
 
 _TABLE_7 = "the paper's Table 7"
+_B6 = "the paper's section B.6; batch size, optimizer and what else it does not say: ours (docs/protocol-notes.md)"
 _OWN = "ours, for the offline tasks"
 
 _CV = {
@@ -38,6 +39,13 @@ _NLP = {
     "weight_decay": 0.01,
     "lr_warmup_fraction": 0.05,
     "max_grad_norm": 1.0,
+}
+_B6_COMMON = {
+    "sampling": "natural",
+    "optimizer": "adamw",
+    "learning_rate": 1e-4,
+    "weight_decay": 1e-4,
+    "augmentation": "paper",
 }
 _QUICK = {
     "epochs": 4,
@@ -92,6 +100,44 @@ REGIMES: dict[str, Regime] = {
             learning_rate=8e-5,
             max_length=256,
             precision="bfloat16",
+        ),
+        _regime(
+            "multiclass-resnet18",
+            "ResNet18 on the long-tailed multiclass tasks, 10 epochs of 24 batches",
+            _B6,
+            **_B6_COMMON | {"learning_rate": 2e-3, "sampling": "balanced", "score_scale": "identity"},
+            epochs=10,
+            batch_size=60,
+            eval_batch_size=256,
+            updates_per_epoch=24,
+        ),
+        _regime(
+            "chexpert-densenet121",
+            "DenseNet121 on CheXpert, natural batches",
+            _B6,
+            **_B6_COMMON,
+            epochs=8,
+            batch_size=64,
+            eval_batch_size=128,
+        ),
+        _regime(
+            "inaturalist-resnet50",
+            "ResNet50 on iNaturalist 2018, natural batches, evaluated at the end",
+            _B6,
+            **_B6_COMMON | {"score_scale": "identity"},
+            epochs=3,
+            batch_size=128,
+            eval_batch_size=128,
+            selection="last",
+        ),
+        _regime(
+            "imagenet-lt-resnet50",
+            "ResNet50 from Places365 on ImageNet-LT, natural batches",
+            _B6,
+            **_B6_COMMON | {"score_scale": "identity"},
+            epochs=4,
+            batch_size=128,
+            eval_batch_size=256,
         ),
         _regime(
             "quickstart-mnist", "plain MLP on low-shot MNIST, 188 updates", _OWN, **_QUICK | {"learning_rate": 1e-2}

@@ -28,15 +28,21 @@ class Settings(BaseModel):
     lr_schedule: Literal["cosine", "constant"] = "cosine"
     lr_warmup_fraction: Annotated[Number, Field(ge=0, lt=1)] = 0.0
     """Share of all updates over which the learning rate first rises linearly."""
+    sampling: Literal["stratified", "balanced", "natural"] = "stratified"
+    """What a batch holds: a fixed share of positives, every class alike, or the training split as it comes."""
+    updates_per_epoch: Annotated[Whole, Field(ge=1)] | None = None
+    """Updates counted as an epoch; None is as many as one pass takes. Not with natural sampling."""
+    selection: Literal["best", "last"] = "best"
+    """The epoch a run is judged by: the best validation metric of all, or the last, the only one evaluated."""
     positive_fraction: Annotated[Number, Field(gt=0, lt=1)] = 0.25
-    """Share of positives in every batch."""
+    """Share of positives in every stratified batch."""
     accumulation: Annotated[Whole, Field(ge=1)] = 1
-    """Parts a batch is split into; each needs a positive and a negative."""
+    """Parts a batch is split into; a stratified one needs a positive and a negative in each, others two examples."""
     switch_scale: Annotated[Number, Field(gt=0)] = 0.5
     """Factor on the learning rate from the switch to the pairwise loss on."""
     max_grad_norm: Annotated[Number, Field(gt=0)] | None = None
-    score_scale: Literal["sigmoid", "identity"] = "sigmoid"
-    """What the pairwise losses compare: sigmoid(logit) or the logit itself."""
+    score_scale: Literal["sigmoid", "identity", "log_softmax"] = "sigmoid"
+    """What the pairwise losses compare: sigmoid(logit), the logit itself, or its log-softmax over the classes."""
     precision: Literal["float32", "bfloat16"] = "float32"
     max_length: Annotated[Whole, Field(ge=4)] | None = None
     """Tokens a text is cut to; None is the model's own limit."""

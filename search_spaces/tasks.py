@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from search_spaces import cards_extensions, cards_images, cards_offline, cards_texts
+from search_spaces import cards_extensions, cards_extensions_offline, cards_images, cards_offline, cards_texts
 from search_spaces.cards import TaskCard
 from search_spaces.errors import SpaceError, nearest
 
-TASKS: dict[str, TaskCard] = {
+BINARY: dict[str, TaskCard] = {
     card.name: card for card in (*cards_offline.CARDS, *cards_images.CARDS, *cards_images.SIBLINGS, *cards_texts.CARDS)
 }
-"""Every built-in binary task, in the order they are listed."""
+"""Every built-in binary task."""
 
-EXTENSIONS: dict[str, TaskCard] = {card.name: card for card in cards_extensions.CARDS}
-"""The multiclass and multilabel tasks: their data can be checked and prepared."""
+EXTENSIONS: dict[str, TaskCard] = {
+    card.name: card for card in (*cards_extensions.CARDS, *cards_extensions_offline.CARDS)
+}
+"""The multiclass and multilabel tasks, the paper's first."""
+
+TASKS: dict[str, TaskCard] = BINARY | EXTENSIONS
+"""Every built-in task, in the order they are listed."""
 
 
 def task_card(name: str, extra: Mapping[str, TaskCard] | None = None) -> TaskCard:

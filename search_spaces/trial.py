@@ -20,6 +20,10 @@ PROTOCOL_VERSION = 1
 
 MODES = ("ce", "direct", "warmup")
 
+_ADDED = {"sampling": "stratified", "selection": "best"}
+"""Fields added after the first results, with the value every earlier run had: at that value they are left out of a
+configuration as it is hashed and stored, so that those runs keep their ids."""
+
 _NOT_IN_PREFIX = ("loss", "mode", "margin", "loss_params", "warmup_updates", "switch_scale", "score_scale")
 
 
@@ -33,6 +37,8 @@ class TrialConfig:
     ``epochs * updates_per_epoch`` optimizer updates are made, the first ``warmup_updates`` of them with CE.
     ``batch_size`` counts the examples of one optimizer update; ``accumulation`` splits them into that many parts.
     ``lr_warmup_updates`` is the linear learning-rate ramp, not to be confused with the CE warm-up.
+    ``positive_fraction`` is None unless ``sampling`` is ``stratified``. ``selection`` is ``best`` (evaluated after
+    every epoch, judged by the best one) or ``last`` (evaluated once, at the end).
     """
 
     task: str
@@ -48,7 +54,7 @@ class TrialConfig:
     epochs: int
     updates_per_epoch: int
     batch_size: int
-    positive_fraction: float
+    positive_fraction: float | None
     accumulation: int
     optimizer: str
     learning_rate: float
@@ -63,6 +69,8 @@ class TrialConfig:
     max_length: int | None
     augmentation: str
     protocol: int = PROTOCOL_VERSION
+    sampling: str = "stratified"
+    selection: str = "best"
 
     @property
     def total_updates(self) -> int:
@@ -77,7 +85,7 @@ class TrialConfig:
     @cached_property
     def prefix_id(self) -> str:
         """Id of the CE phase this run shares with every run that differs only in what follows the switch."""
-        return content_id(dict(zip(_PREFIX_FIELDS, self.prefix_key, strict=True)))
+        return content_id(_without_added(dict(zip(_PREFIX_FIELDS, self.prefix_key, strict=True))))
 
     @property
     def prefix_key(self) -> tuple[Any, ...]:
@@ -86,8 +94,8 @@ class TrialConfig:
         return values
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields by name, ready for JSON."""
-        values = dict(zip(_TRIAL_FIELDS, _trial_values(self), strict=True))
+        """The fields by name, ready for JSON; ``sampling`` and ``selection`` only where they are not the first ones."""
+        values = _without_added(dict(zip(_TRIAL_FIELDS, _trial_values(self), strict=True)))
         values["loss_params"] = dict(self.loss_params)
         return values
 
@@ -95,6 +103,13 @@ class TrialConfig:
     def from_dict(cls, values: Mapping[str, Any]) -> TrialConfig:
         """The inverse of ``as_dict``; raises ``TypeError`` for missing or unknown fields."""
         return cls(**values)
+
+
+def _without_added(values: dict[str, Any]) -> dict[str, Any]:
+    for name, first in _ADDED.items():
+        if values[name] == first:
+            del values[name]
+    return values
 
 
 _TRIAL_FIELDS = tuple(field.name for field in dataclasses.fields(TrialConfig))

@@ -31,13 +31,14 @@ FORMAT = 1
 class Progress:
     """How far a run has come. ``update`` counts the updates made.
 
-    ``loss_sum`` and ``seconds`` are those of the unfinished epoch. ``scores`` are the validation and test scores at
-    the best epoch so far (see ``trainables.run.TrialResult``).
+    ``loss_sum``, ``seconds`` and ``without_pair`` (updates whose batch had no pair) are those of the unfinished epoch.
+    ``scores`` are the validation and test scores at the best epoch so far (see ``trainables.run.TrialResult``).
     """
 
     update: int = 0
     loss_sum: float = 0.0
     seconds: float = 0.0
+    without_pair: int = 0
     rows: list[EpochRow] = field(default_factory=list)
     scores: dict[str, Tensor] = field(default_factory=dict)
 

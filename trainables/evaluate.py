@@ -1,7 +1,9 @@
-"""Scores and AUC of a split at the end of an epoch, and the epoch a run is judged by. Consumes no random numbers."""
+"""Scores and metrics of a split at the end of an epoch, and the epoch a run is judged by. Uses no random numbers."""
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,12 +11,30 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from search_spaces.cards import TaskCard
 from search_spaces.errors import DataError, NonFiniteError
 from trainables.data import Split
 from trainables.device import Inputs, to_device
-from trainables.metrics import binary_auc
+from trainables.metrics import average_precision, binary_auc, macro_aucs, multilabel_macro_auc
 from trainables.models import BuiltModel
 from trainables.prefetch import prefetch
+from trainables.seeding import permutation
+
+SCORES_AT_MOST = 2**27
+"""Numbers (examples x outputs) scored of a training split: 512 MiB. A larger one is scored on ``training_rows``."""
+
+KEPT_AT_MOST = 2**24
+"""Numbers of validation and test scores a run keeps for its best epoch, and in every saved state."""
+
+
+def training_rows(size: int, outputs: int) -> NDArray[np.int64]:
+    """The training examples whose scores give ``train_auc``: all, or as many as ``SCORES_AT_MOST`` allows.
+
+    Those are drawn once and for all, the same for every seed. Of the paper's tasks, only iNaturalist 2018 has too many
+    (16,484 of 437,513 examples are scored).
+    """
+    most = SCORES_AT_MOST // outputs
+    return np.arange(size) if size <= most else np.sort(permutation(size, "split", 0)[:most])
 
 
 def score_split(
@@ -25,33 +45,100 @@ def score_split(
     epoch: int,
     batch_size: int,
     device: torch.device,
+    rows: NDArray[np.int64] | None = None,
+    log_softmax: bool = False,
     workers: int = 0,
     before_batch: Callable[[], None] = lambda: None,
-) -> NDArray[np.float64]:
-    """The raw logits (n,) of the whole split in its own order, in float64, with the evaluation view of each example.
+) -> NDArray[Any]:
+    """The raw logits of the whole split (or its ``rows``) in its own order, with the evaluation view of each example.
 
-    The module is left in evaluation mode. ``name`` and ``epoch`` are for messages. ``before_batch`` is called before
-    each batch of ``batch_size`` and may raise. Raises ``NonFiniteError`` when a logit is NaN or infinite.
+    (n,) in float64, or (n, outputs) in float32, which is what models give. ``log_softmax`` normalises each row, in
+    float64 before it is rounded. The module is left in evaluation mode. ``name`` and ``epoch`` are for messages.
+    ``before_batch`` is called before each batch of ``batch_size`` and may raise. Raises ``NonFiniteError`` when a logit
+    is NaN or infinite.
     """
-    size = len(split.labels)
+    chosen = np.arange(len(split.labels)) if rows is None else rows
+    size = len(chosen)
 
     def inputs(start: int) -> Inputs:
-        return model.encode(split.fetch(np.arange(start, min(start + batch_size, size)), None))
+        return model.encode(split.fetch(chosen[start : start + batch_size], None))
 
     model.module.eval()
-    parts = []
+    scores: NDArray[Any] | None = None
+    filled = 0
     with torch.no_grad():  # not inference_mode: a tensor that a module caches here may be needed for a gradient later
         for batch in prefetch(inputs, range(0, size, batch_size), workers):
             before_batch()
-            parts.append(model.module(to_device(batch, device)).double().cpu().numpy())
-    scores: NDArray[np.float64] = np.concatenate(parts)
-    bad = np.flatnonzero(~np.isfinite(scores))
+            logits = model.module(to_device(batch, device)).double()
+            found = (torch.log_softmax(logits, 1) if log_softmax else logits).cpu().numpy()
+            if scores is None:  # one array from the start: the parts and their concatenation would take twice as much
+                scores = np.empty((size, *found.shape[1:]), np.float64 if found.ndim == 1 else np.float32)
+            scores[filled : filled + len(found)] = found
+            filled += len(found)
+    assert scores is not None
+    finite = np.isfinite(scores) if scores.ndim == 1 else np.isfinite(scores).all(axis=1)
+    bad = np.flatnonzero(~finite)
     if len(bad):
         raise NonFiniteError(
             f"{len(bad)} of {size} {name} scores are not finite at the end of epoch {epoch} "
-            f"(first: example {bad[0]}, {scores[bad[0]]})"
+            f"(first: example {chosen[bad[0]]}, {scores[bad[0]]})"
         )
     return scores
+
+
+def metrics_of(card: TaskCard, scores: NDArray[Any], labels: NDArray[np.int64], name: str) -> dict[str, float]:
+    """Metrics of a split by name, 0 .. 1, the task's primary one (``card.metric``) first.
+
+    Binary: ``auc``. Multiclass, of log-softmax ``scores`` (n, C): macro one-vs-one and one-vs-rest AUC and macro
+    average precision. Multilabel, of logits (n, L): the mean AUC and average precision over labels. A class without an
+    example in the split, and a label that has one class only, is left out of every mean; ``classes_ranked`` then says
+    how many are in it. Raises ``DataError`` when nothing is left to rank.
+    """
+    if card.kind == "binary":
+        return {"auc": auc(scores, labels, name)}
+    ranked = ranked_columns(labels, card.outputs)
+    with warnings.catch_warnings():  # said once a run, by ``absent_note``
+        warnings.simplefilter("ignore")
+        if card.kind == "multiclass":
+            one_vs_one, one_vs_rest = macro_aucs(scores, labels, absent="exclude")
+            found = {"macro_ovo_auc": one_vs_one, "macro_ovr_auc": one_vs_rest}
+        else:
+            found = {"multilabel_macro_auc": multilabel_macro_auc(scores, labels, absent="exclude")}
+    truth = labels if labels.ndim == 2 else None
+    each = [
+        average_precision(scores[:, column], labels == column if truth is None else truth[:, column])
+        for column in ranked
+    ]
+    found["average_precision"] = float(np.mean(each))
+    return found if len(ranked) == card.outputs else found | {"classes_ranked": float(len(ranked))}
+
+
+def ranked_columns(labels: NDArray[np.int64], outputs: int) -> NDArray[np.int64]:
+    """The classes with an example among ``labels`` (n,), or the labels of (n, L) with both of their classes there."""
+    if labels.ndim == 2:
+        positives = labels.sum(axis=0)
+        return np.flatnonzero((positives > 0) & (positives < len(labels)))
+    return np.flatnonzero(np.bincount(labels, minlength=outputs))
+
+
+def absent_note(card: TaskCard, labels: NDArray[np.int64], name: str) -> str | None:
+    """What is left out of the metrics of a split of several classes or labels, in words; None when nothing is."""
+    missing = np.setdiff1d(np.arange(card.outputs), ranked_columns(labels, card.outputs))
+    if card.kind == "binary" or not len(missing):
+        return None
+    names = card.options.get("classes") or card.options.get("labels") or [str(c) for c in range(card.outputs)]
+    shown = ", ".join(str(names[column]) for column in missing[:10]) + (", ..." if len(missing) > 10 else "")
+    fault = "without an example" if card.kind == "multiclass" else "of one class only"
+    noun = "classes" if card.kind == "multiclass" else "labels"
+    return f"{name} split: {len(missing)} of {card.outputs} {noun} left out of its metrics, {fault} there: {shown}"
+
+
+def require_rankable(card: TaskCard, labels: NDArray[np.int64], name: str) -> None:
+    """Raise ``DataError`` unless a ranking metric is defined on ``labels``."""
+    if card.kind == "binary":
+        require_both_classes(labels, name)
+    elif len(ranked_columns(labels, card.outputs)) < (2 if card.kind == "multiclass" else 1):
+        raise DataError(f"the {name} split has too few classes for {card.metric}: it is undefined")
 
 
 def require_both_classes(labels: NDArray[np.int64], name: str) -> None:
@@ -71,6 +158,6 @@ def auc(scores: NDArray[np.float64], labels: NDArray[np.int64], name: str) -> fl
 
 
 def selected_epoch(rows: Sequence[dict[str, Any]]) -> int:
-    """The epoch a run is judged by: the first with the largest ``val_auc``."""
-    best = max(row["val_auc"] for row in rows)
+    """The epoch a run is judged by: the first with the largest ``val_auc`` of those that were evaluated."""
+    best = max(row["val_auc"] for row in rows if not math.isnan(row["val_auc"]))
     return int(next(row["epoch"] for row in rows if row["val_auc"] == best))

@@ -14,9 +14,9 @@ from trainables.losses import make_loss
 from trainables.losses.scheduled import ScheduledLoss
 
 Objective = Callable[[Tensor, Tensor], Tensor]
-"""(logits (n,), labels (n,)) -> scalar loss."""
+"""(logits (n,), labels (n,)) -> scalar loss. For several classes logits are (n, C), for several labels both (n, L)."""
 
-SCORE_SCALES = ("sigmoid", "identity")
+SCORE_SCALES = ("sigmoid", "identity", "log_softmax")
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def _moving(loss: ScheduledLoss, config: TrialConfig) -> Callable[[int], Objecti
 
 
 def _on_scale(loss: Objective, scale: str) -> Objective:
-    """``loss`` applied to the logits (``identity``) or to their sigmoid, in float32 or better.
+    """``loss`` applied to the logits (``identity``), their sigmoid or their log-softmax, in float32 or better.
 
     Half-precision logits are widened first: sigmoids near 0 and 1 and the margins between them lose their order in
     bfloat16, which keeps 8 bits.
@@ -99,4 +99,6 @@ def _widened(logits: Tensor) -> Tensor:
 
 
 def _scaled(logits: Tensor, scale: str) -> Tensor:
+    if scale == "log_softmax":
+        return torch.log_softmax(logits, 1)
     return torch.sigmoid(logits) if scale == "sigmoid" else logits

@@ -12,21 +12,33 @@ import torch
 from numpy.typing import NDArray
 
 from search_spaces.cards import SPLITS, TaskCard
-from search_spaces.errors import DataError, NonFiniteError, TrialError, TrialTimeout
+from search_spaces.errors import NonFiniteError, TrialError, TrialTimeout
 from search_spaces.tasks import task_card
 from search_spaces.trial import TrialConfig
 from trainables.checkpoint import Progress, TrainState, capture, restore
+from trainables.checks import check_data, say_what_is_left_out
 from trainables.context import EpochRow, TrialContext
 from trainables.data import Split, TaskData, load_task
 from trainables.device import Inputs, device_name, execution, peak_memory_bytes, to_device
-from trainables.evaluate import auc, require_both_classes, score_split, selected_epoch
+from trainables.evaluate import (
+    KEPT_AT_MOST,
+    metrics_of,
+    score_split,
+    selected_epoch,
+    training_rows,
+)
+from trainables.losses.common import OneClassError
 from trainables.models import BuiltModel, build_model
 from trainables.optim import after_update, clip_gradients, make_optimizer, set_learning_rate
 from trainables.phases import Phases, make_phases
 from trainables.prefetch import prefetch
-from trainables.sampling import Batch, BatchSampler, make_sampler
+from trainables.samplers import Sampler, sampler_of
+from trainables.sampling import Batch
 from trainables.schedule import learning_rate
 from trainables.seeding import seed_torch
+
+SHORT = ("train", "val", "test")
+"""The splits' names in the columns of a row, in the order of ``SPLITS``."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +47,8 @@ class TrialResult:
 
     ``rows`` holds one row per epoch (see ``epoch_row``). ``scores`` holds the raw logits at the selected epoch and the
     labels, in the order of the split: ``validation``, ``validation_labels``, ``test``, ``test_labels``, each (n,).
+    Multiclass tasks have log-softmax scores (n, C), multilabel ones logits and labels (n, L). It is empty where there
+    are more than ``trainables.evaluate.KEPT_AT_MOST`` numbers.
     """
 
     rows: list[EpochRow]
@@ -52,10 +66,11 @@ class Run:
     config: TrialConfig
     context: TrialContext
     device: torch.device
+    card: TaskCard
     data: TaskData
     model: BuiltModel
     optimizer: torch.optim.Optimizer
-    sampler: BatchSampler
+    sampler: Sampler
     phases: Phases
     progress: Progress
 
@@ -87,15 +102,9 @@ def prepare_run(config: TrialConfig, context: TrialContext, state: TrainState | 
     card = task_card(config.task, context.cards)
     data = load_task(card, seed=config.seed, data_root=context.data_root, augmentation=config.augmentation)
     check_data(data, card, context.fingerprints.get(config.task))
+    say_what_is_left_out(data, card)
     phases = make_phases(config)
-    sampler = make_sampler(
-        data.train.labels,
-        batch_size=config.batch_size,
-        positive_fraction=config.positive_fraction,
-        updates_per_epoch=config.updates_per_epoch,
-        seed=config.seed,
-        accumulation=config.accumulation,
-    )
+    sampler = sampler_of(config, data.train.labels, card.outputs)
     seed_torch("init", config.seed)
     model = build_model(
         config.model,
@@ -110,7 +119,7 @@ def prepare_run(config: TrialConfig, context: TrialContext, state: TrainState | 
         phases.module.to(device)
     optimizer = make_optimizer(model.module.parameters(), config, phases.module)
     progress = Progress() if state is None else restore(state, config, model.module, optimizer, phases.module)
-    return Run(config, context, device, data, model, optimizer, sampler, phases, progress)
+    return Run(config, context, device, card, data, model, optimizer, sampler, phases, progress)
 
 
 def advance(run: Run, until: int) -> None:
@@ -130,14 +139,15 @@ def advance(run: Run, until: int) -> None:
         progress.loss_sum += make_update(run, batches)
         progress.update += 1
         epoch_ends = progress.update % config.updates_per_epoch == 0
-        aucs = evaluate(run) if epoch_ends else {}
+        metrics = evaluate(run) if epoch_ends else {}
         now = time.perf_counter()
         progress.seconds += now - mark
         mark = now
         if epoch_ends:
-            row = epoch_row(run, aucs)
+            row = epoch_row(run, metrics)
             progress.rows.append(row)
             progress.loss_sum = progress.seconds = 0.0
+            progress.without_pair = 0
             if run.context.on_epoch is not None:
                 run.context.on_epoch(row)
 
@@ -147,6 +157,7 @@ def make_update(run: Run, batches: list[tuple[Inputs, Batch]]) -> float:
 
     Under accumulation the loss is the mean of the micro-batches' losses, by size: for CE that of the undivided batch,
     for a pairwise loss not, since only examples of one micro-batch are compared (it is the mean of their pair means).
+    A natural batch may hold no pair at all: such a micro-batch adds nothing, and without any the update makes no step.
     """
     config, update = run.config, run.progress.update
     name, objective = run.phases.at(update)
@@ -154,15 +165,26 @@ def make_update(run: Run, batches: list[tuple[Inputs, Batch]]) -> float:
     run.optimizer.zero_grad(set_to_none=True)
     set_learning_rate(run.optimizer, learning_rate(config, update))
     seed_torch("dropout", config.seed, update)
-    total = 0.0
+    size = sum(len(batch.labels) for _, batch in batches)
+    total, pairs = 0.0, False
     for inputs, batch in batches:
         logits = run.model.module(to_device(inputs, run.device))
         labels = torch.from_numpy(batch.labels).to(run.device)
-        if logits.shape != labels.shape:
-            raise TrialError(f"model {config.model!r} gave logits of shape {tuple(logits.shape)}, not {(len(labels),)}")
-        loss = objective(logits, labels) * (len(labels) / config.batch_size)
+        shape = (len(labels),) if run.card.outputs == 1 else (len(labels), run.card.outputs)
+        if logits.shape != shape:
+            raise TrialError(f"model {config.model!r} gave logits of shape {tuple(logits.shape)}, not {shape}")
+        try:
+            loss = objective(logits, labels) * (len(labels) / size)
+        except OneClassError:
+            if config.sampling != "natural":
+                raise
+            continue
         loss.backward()  # type: ignore[no-untyped-call]
         total += loss.item()
+        pairs = True
+    if not pairs:
+        run.progress.without_pair += 1
+        return 0.0
     where = f"at update {update + 1} of {config.total_updates}"
     if not math.isfinite(total):
         raise NonFiniteError(f"the {name} loss is {total} {where}")
@@ -175,32 +197,50 @@ def make_update(run: Run, batches: list[tuple[Inputs, Batch]]) -> float:
 
 
 def evaluate(run: Run) -> dict[str, float]:
-    """AUC of each split by name, and the validation and test scores kept when the validation AUC is the best so far.
+    """The row's metrics of the epoch that has just ended; scores are kept while its validation metric is the best.
 
-    The training split is scored with the evaluation view, whole, not with the batches it was trained on.
+    ``train_auc``, ``val_auc`` and ``test_auc`` are the task's primary metric, ``val_<name>`` and ``test_<name>`` the
+    others (``trainables.evaluate.metrics_of``). The training split is scored with the evaluation view, whole (up to
+    ``training_rows``), not with the batches it was trained on. A task without a validation split has the test split's
+    values for both. Under ``selection: last`` the epochs before the last are not evaluated: their metrics are NaN.
     """
-    epoch = run.progress.update // run.config.updates_per_epoch
-    scores, aucs = {}, {}
+    config, progress = run.config, run.progress
+    if config.selection == "last" and progress.update < config.total_updates:
+        return dict.fromkeys(("train_auc", "val_auc", "test_auc"), math.nan)
+    scores: dict[str, NDArray[Any]] = {}
+    metrics: dict[str, dict[str, float]] = {}
     for name in SPLITS:
         split: Split = getattr(run.data, name)
+        if not len(split.labels):
+            continue
+        rows = training_rows(len(split.labels), run.card.outputs) if name == "train" else None
         scores[name] = score_split(
             run.model,
             split,
             name=name,
-            epoch=epoch,
+            epoch=progress.update // config.updates_per_epoch,
             batch_size=run.context.eval_batch_size,
             device=run.device,
+            rows=rows,
+            log_softmax=run.card.kind == "multiclass",
             workers=run.context.workers,
             before_batch=lambda: check_deadline(run),
         )
-        aucs[name] = auc(scores[name], split.labels, name)
-    if all(aucs["validation"] > row["val_auc"] for row in run.progress.rows):
-        run.progress.scores = {name: torch.from_numpy(scores[name]) for name in ("validation", "test")}
-    return aucs
+        labels = split.labels if rows is None else split.labels[rows]
+        metrics[name] = metrics_of(run.card, scores[name], labels, name)
+    scores.pop("train")
+    metrics.setdefault("validation", metrics["test"])
+    found = {f"{short}_auc": next(iter(metrics[name].values())) for name, short in zip(SPLITS, SHORT, strict=True)}
+    for name, short in (("validation", "val"), ("test", "test")):
+        found |= {f"{short}_{metric}": value for metric, value in list(metrics[name].items())[1:]}
+    best = all(found["val_auc"] > row["val_auc"] for row in progress.rows if not math.isnan(row["val_auc"]))
+    if best and sum(values.size for values in scores.values()) <= KEPT_AT_MOST:
+        progress.scores = {name: torch.from_numpy(values) for name, values in scores.items()}
+    return found
 
 
-def epoch_row(run: Run, aucs: dict[str, float]) -> EpochRow:
-    """The row of the epoch that has just ended.
+def epoch_row(run: Run, metrics: dict[str, float]) -> EpochRow:
+    """The row of the epoch that has just ended, its ``metrics`` included.
 
     ``train_loss`` is the mean of the epoch's update losses, each taken before its update, in training mode; in the
     epoch of the switch it therefore mixes CE and the pairwise loss. ``learning_rate_now`` is the rate of
@@ -208,19 +248,18 @@ def epoch_row(run: Run, aucs: dict[str, float]) -> EpochRow:
     the epoch, its evaluation included, loading and building excluded; ``gpu_seconds`` the same on a GPU, else 0.
     """
     config, progress = run.config, run.progress
-    return {
+    row = {
         "epoch": progress.update // config.updates_per_epoch,
         "update": progress.update,
         "train_loss": progress.loss_sum / config.updates_per_epoch,
-        "train_auc": aucs["train"],
-        "val_auc": aucs["validation"],
-        "test_auc": aucs["test"],
+        **metrics,
         "learning_rate_now": learning_rate(config, progress.update - 1),
         "seconds": progress.seconds,
         "gpu_seconds": progress.seconds if run.device.type == "cuda" else 0.0,
         "peak_memory_bytes": peak_memory_bytes(run.device),
         "device": device_name(run.device),
     }
+    return row | {"train_updates_without_pair": progress.without_pair} if config.sampling == "natural" else row
 
 
 def result(run: Run) -> TrialResult:
@@ -236,33 +275,6 @@ def result(run: Run) -> TrialResult:
         trainable_parameters=sum(parameter.numel() for parameter in parameters if parameter.requires_grad),
         scores=scores | labels,
     )
-
-
-def check_data(data: TaskData, card: TaskCard, recorded: str | None) -> None:
-    """Raise ``DataError`` unless the data are those the configuration was planned for.
-
-    Counts per split and class must be the card's, every split must hold both classes, and the fingerprint must be the
-    one on the card (a user's own task) and the one ``recorded`` in the store, where there is one.
-    """
-    for name in SPLITS:
-        labels = getattr(data, name).labels
-        for label, wanted in enumerate(card.counts[name]):
-            found = int((labels == label).sum())
-            if found != wanted:
-                raise DataError(
-                    f"task {card.name!r}, {name} split, class {label}: {found} examples found, "
-                    f"the task card says {wanted}"
-                )
-        if len(labels) != sum(card.counts[name]):
-            others = sorted(set(labels.tolist()) - set(range(card.classes)))
-            raise DataError(f"task {card.name!r}, {name} split: labels {others} are not classes of the task card")
-        require_both_classes(labels, name)
-    for source, expected in (("its task card", card.fingerprint), ("this store", recorded)):
-        if expected is not None and expected != data.fingerprint:
-            raise DataError(
-                f"the data of task {card.name!r} are not those recorded in {source} "
-                f"(fingerprint {data.fingerprint}, recorded {expected})"
-            )
 
 
 def check_deadline(run: Run) -> None:

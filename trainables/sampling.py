@@ -73,12 +73,13 @@ class BatchSampler:
         ranks = np.empty(len(slots), dtype=np.int64)
         for index in np.unique(passes):
             here = passes == index
-            ranks[here] = _order(size, self.seed, label, epoch, int(index))[places[here]]
+            ranks[here] = ordered(size, self.seed, label, epoch, int(index))[places[here]]
         return self.members[label][ranks]
 
 
-@lru_cache(maxsize=16)
-def _order(size: int, seed: int, label: int, epoch: int, index: int) -> NDArray[np.int64]:
+@lru_cache(maxsize=128)
+def ordered(size: int, seed: int, label: int, epoch: int, index: int) -> NDArray[np.int64]:
+    """The order in which pass ``index`` of ``epoch`` visits a class's ``size`` examples: shared, not to be written."""
     return permutation(size, "order", seed, label, epoch, index)
 
 

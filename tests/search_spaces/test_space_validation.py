@@ -133,7 +133,7 @@ def test_all_problems_are_named_at_once(tmp_path):
         "margins.0: should be greater than 0",
         "margins: given twice: 0.5",
         "warmup_ratios.0: should be less than 1",
-        "tasks.0: unknown task 'mnist': did you mean mnist-8-low-shot",
+        "tasks.0: unknown task 'mnist': did you mean mnist-lt",
         "models: plain-mlp fits only",
         "seeds: empty",
         "sedes: unknown key",

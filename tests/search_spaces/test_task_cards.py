@@ -9,7 +9,7 @@ from search_spaces.cards import SPLITS
 from search_spaces.errors import SpaceError
 from search_spaces.losses import LOSSES
 from search_spaces.models import MODELS
-from search_spaces.tasks import TASKS, task_card
+from search_spaces.tasks import BINARY, EXTENSIONS, TASKS, task_card
 
 with (Path(__file__).parent / "split_sizes.csv").open(newline="") as file:
     PUBLISHED = {row["task"]: row for row in csv.DictReader(file)}
@@ -27,10 +27,13 @@ def test_published_split_sizes(title):
 
 def test_every_card_is_complete():
     assert len(PUBLISHED) == 16
+    assert list(TASKS) == [*BINARY, *EXTENSIONS]
     for name, card in TASKS.items():
         assert card.name == name
         assert set(card.counts) == set(SPLITS)
-        assert card.classes == 2
+        assert (card.kind == "binary") == (name in BINARY)
+        assert card.outputs == 1 if name in BINARY else card.outputs >= 2
+        assert card.classes == 2 or name not in BINARY
         for text in (card.title, card.source, card.licence, card.construction, card.split, card.get, card.revision):
             assert text.strip()
 
@@ -50,6 +53,30 @@ def test_splits_use_up_the_source(name, positives, negatives):
     counts = TASKS[name].counts
     assert sum(counts[split][1] for split in SPLITS) == positives
     assert sum(counts[split][0] for split in SPLITS) == negatives
+
+
+EXTENSION_SHAPES = {  # typed from section B.6 and from the packages' own pages
+    "airbus-6-lt": ("multiclass", 6, 93, 200, 200),
+    "cifar-mammals-5-lt": ("multiclass", 5, 431, 250, 250),
+    "cifar-vehicles-10-lt": ("multiclass", 10, 818, 500, 500),
+    "chexpert-competition-5": ("multilabel", 5, 12000, 3000, 234),
+    "chexpert-cardiac-fluid-4": ("multilabel", 4, 12000, 3000, 234),
+    "chexpert-consolidation-cardiac-2": ("multilabel", 2, 12000, 3000, 234),
+    "inaturalist-2018": ("multiclass", 8142, 437513, 0, 24426),
+    "imagenet-lt": ("multiclass", 1000, 115846, 20000, 50000),
+    "mnist-lt": ("multiclass", 10, 700, 1000, 1500),
+    "reuters-r8": ("multiclass", 8, 4338, 1085, 2172),
+    "reuters-r52": ("multiclass", 52, 5159, 1291, 2547),
+    "kaomoji-16": ("multilabel", 16, 4343, 1200, 1800),
+}
+
+
+def test_extension_tasks():
+    shapes = {
+        name: (card.kind, card.outputs, *(sum(card.counts[split]) for split in SPLITS))
+        for name, card in EXTENSIONS.items()
+    }
+    assert shapes == EXTENSION_SHAPES
 
 
 def test_both_mnist_tasks_share_validation_and_test():

@@ -63,7 +63,7 @@ def macro_aucs(scores: Any, labels: Any, *, absent: str = "raise") -> tuple[floa
             sums = np.bincount(truth, weights=twice, minlength=classes)
             one_vs_rest += sums.sum() / (2.0 * mine.size * (n - mine.size))
             one_vs_one += float((sums / others).sum()) / (2.0 * mine.size * (present.size - 1))
-    return one_vs_one / present.size, one_vs_rest / present.size
+    return float(one_vs_one / present.size), float(one_vs_rest / present.size)
 
 
 def multilabel_macro_auc(scores: Any, labels: Any, *, absent: str = "raise") -> float:

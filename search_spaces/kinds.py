@@ -1,0 +1,50 @@
+"""What fits binary, multiclass and multilabel tasks: which losses, which sampling, which scale of the scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from search_spaces.cards import TaskCard
+from search_spaces.loss_spec import loss_card
+from search_spaces.settings import Settings
+
+SAMPLINGS = {
+    "binary": ("stratified", "balanced", "natural"),
+    "multiclass": ("balanced", "natural"),
+    "multilabel": ("natural",),
+}
+"""``sampling`` by kind of task: a share of positives means nothing to several classes, classes nothing to labels."""
+
+SCALES = {
+    "binary": ("sigmoid", "identity"),
+    "multiclass": ("sigmoid", "identity", "log_softmax"),
+    "multilabel": ("sigmoid", "identity"),
+}
+"""``score_scale`` by kind of task."""
+
+
+def kind_problems(tasks: Sequence[TaskCard], losses: Sequence[str], settings: Settings) -> list[str]:
+    """What does not fit, as sentences that begin with the key to change."""
+    problems = []
+    cards = [loss_card(spec) for spec in losses]
+    for task in tasks:
+        for loss in cards:
+            if task.kind not in loss.kinds:
+                kinds = " and ".join(loss.kinds)
+                problems.append(f"losses: {loss.name} is for {kinds} tasks, {task.name} is {task.kind}")
+        if settings.sampling not in SAMPLINGS[task.kind]:
+            allowed = " or ".join(SAMPLINGS[task.kind])
+            problems.append(f"settings.sampling: {settings.sampling}, but {task.name} is {task.kind}: {allowed}")
+        elif settings.sampling == "balanced" and not settings.updates_per_epoch and len(task.counts["train"]) == 1:
+            problems.append(
+                f"settings.updates_per_epoch: needed, the card of {task.name} does not count its training classes"
+            )
+        scales = SCALES[task.kind]
+        if settings.score_scale not in scales and any(loss.pairwise for loss in cards):
+            allowed = " or ".join(scales)
+            problems.append(f"settings.score_scale: {settings.score_scale}, but {task.name} is {task.kind}: {allowed}")
+        if sum(task.counts["validation"]) == 0 and settings.selection != "last":
+            problems.append(
+                f"settings.selection: {task.name} has no validation split to find a best epoch by; use last"
+            )
+    return problems
