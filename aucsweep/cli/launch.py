@@ -41,9 +41,8 @@ def launch(
     runner: RunnerOption = "ray",
 ) -> None:
     """Run every trial of SPACE that the store lacks; what is there already is never run again."""
-    from search_spaces.space import load_space
-
     from orchestrator import launching
+    from search_spaces.space import load_space
 
     result = launching.launch(
         load_space(space, override),
