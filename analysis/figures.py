@@ -17,6 +17,7 @@ from matplotlib.ticker import MaxNLocator
 
 from analysis.load import Source, as_runs
 from analysis.names import loss_colours, loss_title, order_losses, order_settings
+from analysis.scores import Calibration
 from analysis.selection import CONFIGURATION, select
 
 INK = "#123456"
@@ -156,6 +157,27 @@ def save_gain_figure(gains: pd.DataFrame, path: str | Path) -> Path:
     target = Path(path)
     gain_sheet(gains).savefig(target, dpi=160, facecolor="white")
     return target
+
+
+def reliability_figure(found: Calibration, ax: Axes) -> None:
+    """Observed share of positives against predicted probability on the test split, before and after calibration.
+
+    One dot per bin, its area growing with the number of examples; on the diagonal, probabilities are right. "Before"
+    reads the raw score as a logit.
+    """
+    ax.plot((0, 1), (0, 1), color=FAINT, linewidth=0.8, linestyle=":", zorder=1)
+    parts = ((found.before, "before", FAINT, DIRECT_STYLE), (found.after, f"after ({found.method})", INK, "-"))
+    for shown, name, colour, style in parts:
+        label = f"{name}, expected error {100 * shown.expected_error:.1f} points"
+        ax.plot(shown.predicted, shown.observed, linestyle=style, color=colour, linewidth=1.4, label=label, zorder=2)
+        sizes = 8 + 60 * np.asarray(shown.counts) / sum(shown.counts)
+        ax.scatter(shown.predicted, shown.observed, s=sizes, color=colour, zorder=3)
+    ax.set_xlim(-0.02, 1.02)
+    ax.set_ylim(-0.02, 1.02)
+    ax.set_xlabel("predicted probability of the positive class")
+    ax.set_ylabel("observed share of positives")
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+    _style(ax)
 
 
 def _style(ax: Axes) -> None:

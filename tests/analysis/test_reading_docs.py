@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -29,15 +30,26 @@ def test_python_blocks_run(fill_store: Callable[..., Store], monkeypatch: pytest
         "tasks=[aptos]",
         "seeds=[123]",
     )
-    fill_store("cv-resnet50", (*overrides, "inits=[random, pretrained]"), name="results")
+    store = fill_store("cv-resnet50", (*overrides, "inits=[random, pretrained]"), name="results")
+    random = np.random.default_rng(0)
+    labels = np.arange(80) % 2
+    for trial_id in sorted(store.scan().done):
+        parts = {"label": labels, "score": labels + random.standard_normal(80)}
+        split = np.repeat(["validation", "test"], 40)
+        store.write_scores(trial_id, pd.DataFrame({"split": split, "index": np.tile(np.arange(40), 2), **parts}))
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     python = [block for block in blocks() if "import" in block]
-    assert len(python) == 3
+    assert len(python) == 4
     for block in python:
         exec(block, names)
     assert isinstance(names["table"], pd.DataFrame)
     assert len(names["table"]) == 2
+    tests = names["tests"]
+    assert isinstance(tests, pd.DataFrame)
+    assert list(tests["seed"]) == [123]
+    assert f"(`{'`, `'.join(tests.columns)}`)".replace("\n", " ") in DOC.read_text(encoding="utf-8").replace("\n", " ")
+    assert (tmp_path / "reliability.pdf").exists()
 
 
 def test_named_columns_exist(fill_store: Callable[..., Store]) -> None:
