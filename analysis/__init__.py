@@ -8,7 +8,7 @@ from analysis.gain import warmup_gain
 from analysis.load import load_cells, load_runs, load_trials
 from analysis.matched import PAPER_SETTINGS, matched_gain
 from analysis.selection import configurations, run_results, select
-from analysis.tables import gain_table, main_table
+from analysis.tables import gain_table, main_table, matched_table
 
 __all__ = [
     "PAPER_SETTINGS",
@@ -20,6 +20,7 @@ __all__ = [
     "load_trials",
     "main_table",
     "matched_gain",
+    "matched_table",
     "run_results",
     "select",
     "warmup_gain",

@@ -16,6 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from analysis.load import Source, as_runs
+from analysis.matched import INITS, MatchedGain
 from analysis.names import loss_colours, loss_title, order_losses, order_settings
 from analysis.scores import Calibration
 from analysis.selection import CONFIGURATION, select
@@ -69,6 +70,48 @@ def gain_figure(gains: pd.DataFrame, ax: Axes) -> None:
         columns = min(5, len(handles))
         ax.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=columns, frameon=False)
     _style(ax)
+
+
+def matched_figure(found: MatchedGain, ax: Axes) -> None:
+    """Warm-up gain from random and from pretrained weights, in percentage points.
+
+    A thin line joins the two gains of one setting, in its loss's colour, hollow where seeds are lacking. The bar beside
+    each initialisation runs from the first to the third quartile over the settings; the diamond is their mean.
+    """
+    losses = order_losses(found.pairs["loss"])
+    colours = loss_colours(losses)
+    for row in found.pairs.to_dict("records"):
+        gains = [100 * float(row[init]) for init in INITS]
+        face = "none" if row["incomplete"] else colours[row["loss"]]
+        ax.plot((0, 1), gains, "o-", color=colours[row["loss"]], linewidth=1.1, markersize=6, markerfacecolor=face)
+    for row in found.summary.to_dict("records"):
+        x = (-0.22, 1.22)[INITS.index(row["init"])]
+        ax.plot((x, x), (100 * row["q1"], 100 * row["q3"]), color=FAINT, linewidth=4, solid_capstyle="butt")
+        ax.plot(x, 100 * row["mean"], "D", color=INK, markersize=6)
+    ax.axhline(0, color=INK, linewidth=0.8, zorder=1)
+    ax.set_xticks((0, 1), INITS)
+    ax.set_xlim(-0.5, 1.5)
+    ax.set_ylabel("warm-up gain (percentage points of test AUC)")
+    handles = [Line2D([], [], color=colours[loss], marker="o", label=loss_title(loss)) for loss in losses]
+    handles += [Line2D([], [], color=INK, marker="D", linestyle="", label="mean")]
+    handles += [Line2D([], [], color=FAINT, linewidth=4, label="quartiles")]
+    ax.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(4, len(handles)), frameon=False)
+    _style(ax)
+    ax.grid(visible=False, axis="x")
+
+
+def matched_sheet(found: MatchedGain) -> Figure:
+    """``matched_figure`` on a figure of its own."""
+    figure, axes = new_figure(6.4, 4.4)
+    matched_figure(found, axes[0])
+    return figure
+
+
+def save_matched_figure(found: MatchedGain, path: str | Path) -> Path:
+    """Write ``matched_sheet`` to ``path`` (the ending names the format: png, svg, pdf) and return the path."""
+    target = Path(path)
+    matched_sheet(found).savefig(target, dpi=160, facecolor="white")
+    return target
 
 
 def learning_curves(curves: pd.DataFrame, loss: str, ax: Axes) -> None:

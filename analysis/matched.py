@@ -41,7 +41,7 @@ class MatchedGain:
     """Matched comparison of warm-up gain (fractions 0..1).
 
     ``pairs``: one row per matched setting: task, model, loss, random, pretrained (the gains), difference (pretrained
-    minus random), incomplete.
+    minus random), incomplete, and the selected test AUCs behind the gains as ``<init>_direct`` and ``<init>_warmup``.
     ``summary``: one row per initialisation: init, settings, mean, q1, median, q3, iqr.
     ``refused``: one row per setting left out although both initialisations ran: task, model, loss, reason.
     ``missing``: expected settings that are not among ``pairs``, sorted.
@@ -119,8 +119,11 @@ def _pairs(gains: pd.DataFrame, reasons: dict[Setting, str]) -> pd.DataFrame:
     for setting in matched:
         arms = [by_setting[(*setting, init)] for init in INITS]
         random, pretrained = (float(arm["gain"]) for arm in arms)
-        rows.append((*setting, random, pretrained, pretrained - random, any(bool(arm["incomplete"]) for arm in arms)))
+        levels = [float(arm[f"{mode}_mean"]) for arm in arms for mode in ("direct", "warmup")]
+        incomplete = any(bool(arm["incomplete"]) for arm in arms)
+        rows.append((*setting, random, pretrained, pretrained - random, incomplete, *levels))
     columns = ["task", "model", "loss", "random", "pretrained", "difference", "incomplete"]
+    columns += [f"{init}_{mode}" for init in INITS for mode in ("direct", "warmup")]
     return pd.DataFrame(rows, columns=columns)
 
 

@@ -1,15 +1,17 @@
-"""Paper-style tables from selected configurations: the main table and the warm-up gain table."""
+"""Paper-style tables from selected configurations: the main table, warm-up gain, and matched initialisations."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import pandas as pd
 
 from analysis.errors import AnalysisError
 from analysis.load import Source, as_runs
+from analysis.matched import INITS, MatchedGain
 from analysis.names import MODE_TITLES, loss_title, order_losses, order_settings
 from analysis.rendering import DAGGER, FORMATS, Column, Entry, Mark, Table, Value, render
 from analysis.selection import SELECTION_RULE, select
@@ -105,6 +107,59 @@ def build_gain_table(gains: pd.DataFrame) -> Table:
     )
     notes = (f"{DAGGER} Seeds of the plan are missing (not run or failed).",) if gains["incomplete"].any() else ()
     return Table(columns, tuple(rows), caption if rows else "No direct or warm-up run has finished yet.", notes)
+
+
+def matched_table(found: MatchedGain, format: str = "md") -> str:
+    """``found`` as a table in percentage points. Raises ``AnalysisError`` for an unknown format."""
+    return render(build_matched_table(found), format)
+
+
+def build_matched_table(found: MatchedGain) -> Table:
+    """Warm-up gain from random and from pretrained weights, and the test AUC of direct training it starts from.
+
+    The notes hold mean and quartiles over the settings, and the settings left out.
+    """
+    columns = (
+        Column("", "Model", "block"),
+        Column("model", "Model", "data"),
+        Column("task", "Task", "group"),
+        Column("loss", "Loss", "data"),
+        Column("", "Loss", "text"),
+        *(Column(f"{init}_direct", f"Direct, {init} (%)", "value") for init in INITS),
+        *(Column(init, f"Gain, {init} (pp)", "value") for init in INITS),
+        Column("difference", "Difference (pp)", "value"),
+    )
+    pairs = found.pairs
+    rank = {loss: index for index, loss in enumerate(order_losses(pairs["loss"]))}
+    rows: list[tuple[Entry, ...]] = []
+    for model, _, task in order_settings((str(row["model"]), "", str(row["task"])) for row in pairs.to_dict("records")):
+        block = pairs[(pairs["model"] == model) & (pairs["task"] == task)]
+        for record in sorted(block.to_dict("records"), key=lambda record: rank[record["loss"]]):
+            levels = [Value(100 * record[f"{init}_direct"], math.nan, 1) for init in INITS]
+            gains = [
+                Value(100 * record[key], math.nan, 1, incomplete=bool(record["incomplete"]), signed=True)
+                for key in (*INITS, "difference")
+            ]
+            rows.append((model, model, task, record["loss"], loss_title(record["loss"]), *levels, *gains))
+    refused = [f"Left out: {row.task}, {row.model}, {row.loss}: {row.reason}." for row in found.refused.itertuples()]
+    if not rows:
+        return Table(columns, (), " ".join(["No setting is matched.", *refused]))
+    notes = [_spread(row) for row in found.summary.to_dict("records")] + refused
+    notes += [f"{DAGGER} Seeds of the plan are missing (not run or failed)."] if pairs["incomplete"].any() else []
+    caption = (
+        "Warm-up gain by initialisation, all else equal: test AUC of the selected warm-up configuration minus that of "
+        "the selected direct one, in percentage points; difference: pretrained minus random. Descriptive, not a test "
+        f"of significance. {SELECTION_RULE}"
+    )
+    return Table(columns, tuple(rows), caption, tuple(notes))
+
+
+def _spread(row: Mapping[Hashable, Any]) -> str:
+    """Mean and quartiles of one initialisation in a sentence."""
+    mean, q1, median, q3 = (f"{100 * float(row[key]):+.2f}" for key in ("mean", "q1", "median", "q3"))
+    settings = f"{row['settings']} setting{'' if row['settings'] == 1 else 's'}"
+    name = str(row["init"]).capitalize()
+    return f"{name}: mean gain {mean} pp over {settings}, median {median}, quartiles {q1} to {q3}."
 
 
 def mark_best(block: dict[tuple[str, str], Value]) -> dict[tuple[str, str], Value]:

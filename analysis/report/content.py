@@ -13,14 +13,16 @@ import pandas as pd
 import yaml
 
 from analysis.completeness import Completeness, cell_name, completeness
-from analysis.figures import curves_sheet, gain_sheet, mean_curves
+from analysis.errors import AnalysisError
+from analysis.figures import curves_sheet, gain_sheet, matched_sheet, mean_curves
 from analysis.gain import warmup_gain
 from analysis.load import load_cells, load_runs
+from analysis.matched import INITS, MatchedGain, matched_gain
 from analysis.names import MODE_TITLES, loss_title, order_losses, order_settings, order_tasks
 from analysis.rendering import ABSENT, Table, render
 from analysis.report.svg import inline_svg
 from analysis.selection import select
-from analysis.tables import build_gain_table, build_main_table
+from analysis.tables import build_gain_table, build_main_table, build_matched_table
 
 MOST_LISTED = 200
 """Missing cells and incomplete configurations listed by name."""
@@ -98,6 +100,8 @@ class Report:
     selected_rows: list[list[str]] = field(default_factory=list)
     gain_figure: str = ""
     gain_table: HtmlTable | None = None
+    matched_figure: str = ""
+    matched_table: HtmlTable | None = None
     curves: list[CurveSheet] = field(default_factory=list)
     failures: list[FailureItem] = field(default_factory=list)
     failures_left_out: int = 0
@@ -111,6 +115,7 @@ def gather(store: Any) -> Report:
     failures = store.read_failures()
     state = completeness(cells, set(runs["trial_id"]), failures)
     selected, gains = select(runs), warmup_gain(runs)
+    matched = _matched(runs)
     failed = _failed(failures, set(runs["trial_id"]))
     space = (sweep.get("space") or {}).get("given") or {}
     uri, quoted = str(store.uri), shlex.quote(str(store.uri))
@@ -139,6 +144,8 @@ def gather(store: Any) -> Report:
         selected_rows=_selected_rows(selected),
         gain_figure=_gain_svg(gains),
         gain_table=_html(build_gain_table(gains)) if len(gains) else None,
+        matched_figure=_matched_svg(matched),
+        matched_table=_html(build_matched_table(matched)) if matched is not None else None,
         curves=_curves(runs, selected),
         failures=[_failure_item(row) for row in failed.head(MOST_FAILURES).to_dict("records")],
         failures_left_out=max(0, len(failed) - MOST_FAILURES),
@@ -244,6 +251,22 @@ def _gain_svg(gains: pd.DataFrame) -> str:
     if not gains["gain"].notna().any():
         return ""
     return inline_svg(gain_sheet(gains), "gain", "Warm-up gain by task and loss, in percentage points")
+
+
+def _matched(runs: pd.DataFrame) -> MatchedGain | None:
+    """The matched comparison, or None while no setting ran with both initialisations."""
+    if not set(INITS) <= set(runs["init"]):
+        return None
+    try:
+        return matched_gain(runs, unmatched="exclude")
+    except AnalysisError:
+        return None
+
+
+def _matched_svg(matched: MatchedGain | None) -> str:
+    if matched is None or matched.pairs.empty:
+        return ""
+    return inline_svg(matched_sheet(matched), "matched", "Warm-up gain from random and from pretrained weights")
 
 
 def _curves(runs: pd.DataFrame, selected: pd.DataFrame) -> list[CurveSheet]:

@@ -23,6 +23,7 @@ from aucsweep.cli import (
     launch,
     lists,
     logs,
+    matched,
     plan,
     report,
     resume,
@@ -58,6 +59,7 @@ app.command("verify")(verify.verify)
 app.add_typer(data.app, name="data")
 app.command("table")(table.table)
 app.command("gain")(gain.gain)
+app.command("matched")(matched.matched)
 app.command("report")(report.report)
 app.command("doctor")(doctor.doctor)
 

@@ -150,9 +150,26 @@ def test_store_of_several_tasks_models_and_inits(fill_store: FillStore) -> None:
     store = fill_store("cv-resnet50", (*overrides, "inits=[random, pretrained]", "warmup_ratios=[0, 0.1]"))
     text = render_report(store)
     page = checked(text)
-    assert text.count("<svg") == 1 + 6
+    assert text.count("<svg") == 1 + 1 + 6
     assert "Best entry over 6 settings (task, model, initialisation): " in page.text
     assert page.text.index("resnet50 (random)") < page.text.index("resnet50 (pretrained)")
+    assert "matched" in page.ids
+    assert "#matched" in page.links
+    assert "over 3 settings" in page.text
+
+
+def test_matched_section_is_there_only_with_pairs(fill_store: FillStore) -> None:
+    assert "matched" not in checked(render_report(fill_store("smoke"))).ids
+    grid = ("losses=[ce, hinge]", "margins=[0.1]", "warmup_ratios=[0, 0.1]")
+    overrides = ("tasks=[aptos]", "inits=[random, pretrained]", *grid)
+    one_sided = fill_store("cv-resnet50", overrides, keep=lambda config: config.init == "random", name="one-sided")
+    assert "matched" not in checked(render_report(one_sided)).ids
+    unequal = fill_store(
+        "cv-resnet50", overrides, keep=lambda config: config.init == "random" or config.seed == 123, name="unequal"
+    )
+    page = checked(render_report(unequal))
+    assert "No setting is matched." in page.text
+    assert "Left out: aptos, resnet50, hinge: seed 124, 125, 126, 127 only with random." in page.text
 
 
 def test_write_report(tmp_path: Path, fill_store: FillStore) -> None:
