@@ -14,7 +14,7 @@ from search_spaces.cards import ModelCard
 
 _BOTH = ("pretrained", "random")
 _TORCHVISION = "torchvision notices; ImageNet-derived weights"
-_MNIST = ("mnist-8-low-shot", "mnist-8-low-shot-12")
+_MNIST = ("mnist-8-low-shot", "mnist-8-low-shot-12", "mnist-lt")
 
 MODELS: dict[str, ModelCard] = {
     card.name: card
@@ -150,6 +150,16 @@ MODELS: dict[str, ModelCard] = {
             parameters=337_473,
             flops=1.7e7,
             source="two layers over hashed words; for tests and first tries",
+            licence="this project's",
+        ),
+        ModelCard(
+            name="char-cnn",
+            title="Character CNN",
+            modality="text",
+            inits=("random",),
+            parameters=51_393,
+            flops=7.4e5,
+            source="two convolutions over hashed characters; for texts that are no words; flops at 20 characters",
             licence="this project's",
         ),
     )

@@ -56,6 +56,8 @@ _QUICK = {
     "weight_decay": 1e-4,
 }
 
+_BALANCED = _QUICK | {"learning_rate": 3e-3, "sampling": "balanced", "updates_per_epoch": 24}
+
 
 def _regime(name: str, title: str, source: str, **settings: object) -> Regime:
     return Regime(name, title, source, Settings.model_validate(settings))
@@ -157,6 +159,24 @@ REGIMES: dict[str, Regime] = {
             eval_batch_size=64,
             learning_rate=1e-3,
             max_length=96,
+        ),
+        _regime(
+            "mnist-lt",
+            "plain MLP on MNIST-LT, 192 updates of class-balanced batches",
+            _OWN,
+            **_BALANCED | {"epochs": 8, "batch_size": 60, "score_scale": "log_softmax"},
+        ),
+        _regime(
+            "reuters",
+            "small transformer on the first 24 words of news, 96 updates of class-balanced batches",
+            _OWN,
+            **_BALANCED | {"score_scale": "log_softmax", "max_length": 24},
+        ),
+        _regime(
+            "kaomoji",
+            "character CNN on emoticons, 204 updates of natural batches",
+            _OWN,
+            **_QUICK | {"epochs": 6, "batch_size": 128, "learning_rate": 1e-2, "sampling": "natural"},
         ),
         _regime("smoke", "a few updates, for tests", _OWN, **_QUICK | {"epochs": 2, "batch_size": 512}),
     )

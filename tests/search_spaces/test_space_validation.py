@@ -95,7 +95,7 @@ def test_a_good_space(tmp_path):
         ({"parts": [3]}, "parts.0: expected keys and values"),
         ({"parts": [{"lossse": ["ce"]}]}, "lossse: unknown key, did you mean losses?"),
         (TEXTS, "models: distilbert-base-uncased reads texts, aptos consists of images"),
-        ({"tasks": ["aptos"]}, "models: plain-mlp fits only mnist-8-low-shot, mnist-8-low-shot-12, not aptos"),
+        ({"tasks": ["aptos"]}, "models: plain-mlp fits only mnist-8-low-shot, mnist-8-low-shot-12, mnist-lt, not"),
     ],
 )
 def test_one_problem_each(tmp_path, changes, expected):

@@ -17,6 +17,7 @@ _BUILDERS = {
     "plain-mlp": "small:plain_mlp",
     "small-cnn": "small:small_cnn",
     "small-transformer": "small:small_transformer",
+    "char-cnn": "characters:char_cnn",
     "resnet18": "vision:torchvision_model",
     "resnet50": "vision:torchvision_model",
     "resnet50-places365": "vision:torchvision_model",
