@@ -50,6 +50,7 @@ from search_spaces.errors import AucsweepError, UsageError
 CHUNK = 1000
 """Jobs per ``Tuner.fit``: its fixed cost is some 2 s, and memory and state grow with every trial in it."""
 
+_AUTH_MODE = "RAY_AUTH_MODE"
 _OBJECT_STORE_BYTES = 128 * 2**20
 _REFIT_SECONDS = 30.0
 _ROUNDS_WITHOUT_PROGRESS = 3
@@ -98,6 +99,7 @@ class RayRunner:
         if ray.is_initialized():
             raise UsageError("Ray is already running in this process: call ray.shutdown() first")
         remove_leftovers()
+        self._quiet.enter_context(_auth_mode_kept())
         # Unix sockets lie in this folder and their paths may have 107 characters, so it must be short.
         self._folder = Path(f"/tmp/aucs-{os.getpid()}")
         try:
@@ -133,6 +135,8 @@ class RayRunner:
         for name, call in calls.items():
             try:
                 answers[name] = ray.get(call)
+            except ray.exceptions.TaskUnschedulableError:
+                continue  # it left after we listed the nodes
             except ray.exceptions.RayError as error:
                 raise UsageError(f"{name} cannot run aucsweep: {error}") from error
         return answers
@@ -240,7 +244,12 @@ class RayRunner:
                 socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
             ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL)
         except (OSError, RuntimeError, ValueError) as error:
-            raise UsageError(f"cannot join the Ray cluster at {address}: {error}") from error
+            advice = ""
+            if os.environ.get(_AUTH_MODE) != "token" and "uthenticat" in f"{error} {error.__cause__}":
+                advice = (
+                    f" (the cluster asks for a token: set {_AUTH_MODE}=token where the cluster's owner gave you one)"
+                )
+            raise UsageError(f"cannot join the Ray cluster at {address}: {error}{advice}") from error
         assert self._folder is not None
         self._folder.mkdir(exist_ok=True)
 
@@ -429,6 +438,19 @@ def _silence() -> Iterator[None]:
         worker._worker_logs_enabled = before
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
+
+
+@contextmanager
+def _auth_mode_kept() -> Iterator[None]:
+    """Undo the variable by which a Ray of one's own asks its processes for a token, as it should, once it has ended."""
+    before = os.environ.get(_AUTH_MODE)
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(_AUTH_MODE, None)
+        else:
+            os.environ[_AUTH_MODE] = before
 
 
 @contextmanager

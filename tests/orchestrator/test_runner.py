@@ -12,10 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+# A Ray started by ray.init asks for a token; by address Ray offers its own in this mode only, which it reads when it is
+# imported. The same for both sides of the cluster below, whatever tests ran before.
+os.environ.setdefault("RAY_AUTH_MODE", "token")
+
 import ray
 
 from orchestrator.failures import settle_lost
-from orchestrator.runner import RayRunner, remove_leftovers
+from orchestrator.runner import RayRunner, _auth_mode_kept, remove_leftovers
 from orchestrator.running import Halt, Job, Outcome, Runner
 from orchestrator.store import Store
 from search_spaces.errors import UsageError
@@ -101,6 +106,16 @@ class TestStoppedRayRunner(StoppedRunnerContract):
     def runner(self) -> Iterator[RayRunner]:
         with RayRunner(gpus_per_trial=0, max_concurrent=2) as entered:
             yield entered
+
+
+def test_the_auth_mode_ray_sets_does_not_outlive_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for before in (None, "disabled"):
+        monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+        if before is not None:
+            monkeypatch.setenv("RAY_AUTH_MODE", before)
+        with _auth_mode_kept():
+            os.environ["RAY_AUTH_MODE"] = "token"
+        assert os.environ.get("RAY_AUTH_MODE") == before
 
 
 @pytest.mark.parametrize("address", ["ray://head:10001", "http://head:8265"])
