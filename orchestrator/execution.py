@@ -36,7 +36,8 @@ def execute(job: Job, store: Store, on_epoch: Callable[[EpochRow], None] | None 
     where = f"{socket.gethostname()}:{os.getpid()}"
     config = job.config
     with _log_of(job, store) as log:
-        _say(log, f"trial {job.trial_id}, attempt {job.attempt}, on {where}, {job.device}")
+        layout = "".join(f", {name}" for name in ("channels_last", "compiled") if getattr(job, name))
+        _say(log, f"trial {job.trial_id}, attempt {job.attempt}, on {where}, {job.device}{layout}")
         _say(log, " ".join(f"{key}={value}" for key, value in config.as_dict().items()))
 
         def epoch_done(row: EpochRow) -> None:
@@ -49,6 +50,8 @@ def execute(job: Job, store: Store, on_epoch: Callable[[EpochRow], None] | None 
             device=job.device,
             threads=job.threads,
             eval_batch_size=job.eval_batch_size,
+            channels_last=job.channels_last,
+            compiled=job.compiled,
             cards=dict(job.cards),
             fingerprints=dict(job.fingerprints),
             deadline=None if job.timeout is None else began + job.timeout,

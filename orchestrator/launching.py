@@ -135,7 +135,7 @@ def _result(tally: Tally, stop: Stop, store: Store, seconds: float) -> LaunchRes
 
 
 def _saved(store: Store | str | Path, options: Options) -> tuple[Store, Space, Options]:
-    """The store, the space it was launched with last, and the options with that launch's data root and scores."""
+    """The store, the space it was launched with last, and the options completed by that launch's."""
     settings = complete(options)
     opened = store if isinstance(store, Store) else open_store(store)
     sweep = opened.read_sweep()
@@ -147,4 +147,8 @@ def _saved(store: Store | str | Path, options: Options) -> tuple[Store, Space, O
         settings["data_root"] = Path(last["data_root"])
     if settings["save_scores"] is None:
         settings["save_scores"] = last.get("save_scores", False)
+    if settings["channels_last"] is None:
+        settings["channels_last"] = last.get("channels_last", False)
+    if settings["compiled"] is None:
+        settings["compiled"] = last.get("compiled", False)
     return opened, Space.from_dict({**resolved, "given": sweep["space"]["given"]}), settings

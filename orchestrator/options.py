@@ -14,7 +14,7 @@ RUNNERS = ("ray", "local")
 
 
 class Options(TypedDict, total=False):
-    """How to run, for ``launch``, ``resume`` and ``retry``; none of it changes a trial's numbers.
+    """How to run, for ``launch``, ``resume`` and ``retry``; none of it changes what a trial is.
 
     data_root: where prepared data and weights lie; ``resume`` and ``retry`` default to that of the last launch.
     runner: ``ray`` (default), ``local`` (in this process, one trial at a time), or a ``Runner`` of your own.
@@ -27,6 +27,9 @@ class Options(TypedDict, total=False):
     retries: run a trial again up to so many times within this launch when its worker is lost.
     save_scores: keep every trial's validation and test scores in the store; ``resume`` and ``retry`` default to what
         the last launch did, ``launch`` to False. Trials that are done already are not run again for it.
+    channels_last, compiled: compute images in the channels-last memory layout, and through ``torch.compile``. Both are
+        for speed, change results by rounding only and are recorded; ``resume`` and ``retry`` default to what the last
+        launch did, ``launch`` to False.
     progress: show progress on stderr, default True.
     body: the function that trains a trial, ``module:name``, for benchmarks and tests; data are then not checked.
     """
@@ -42,6 +45,8 @@ class Options(TypedDict, total=False):
     fail_fast: bool
     retries: int
     save_scores: bool | None
+    channels_last: bool | None
+    compiled: bool | None
     progress: bool
     body: str
 
@@ -58,6 +63,8 @@ DEFAULTS: Options = {
     "fail_fast": False,
     "retries": 0,
     "save_scores": None,
+    "channels_last": None,
+    "compiled": None,
     "progress": True,
     "body": TRAINING,
 }

@@ -48,6 +48,8 @@ class Job:
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     body: str = TRAINING
     save_scores: bool = False
+    channels_last: bool = False
+    compiled: bool = False
 
     @property
     def trial_id(self) -> str:

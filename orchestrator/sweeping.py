@@ -99,6 +99,8 @@ class Sweep:
             "data_root": str(data_root(self.settings)),
             "address": self.settings["address"],
             "save_scores": bool(self.settings["save_scores"]),
+            "channels_last": bool(self.settings["channels_last"]),
+            "compiled": bool(self.settings["compiled"]),
             "slots": None if slots is None else dataclasses.asdict(slots),
             "pending": len(self.todo.trials),
             "plan_hash": expansion.plan_hash,
@@ -149,6 +151,8 @@ class Sweep:
                 fingerprints=fingerprints,
                 body=self.settings["body"],
                 save_scores=bool(self.settings["save_scores"]),
+                channels_last=bool(self.settings["channels_last"]),
+                compiled=bool(self.settings["compiled"]),
             )
 
     def _check_nodes(self, runner: Runner) -> dict[str, str]:

@@ -52,7 +52,7 @@ CARDS = (
         "counts of each class are then drawn by seed from the split's blocks",
         seeded=True,
         loader="solar",
-        options={"image_size": 96, "blocks": 24, "group": 4},
+        options={"image_size": 64, "blocks": 24, "group": 4},
         packages=("elpv-dataset",),
         get="pip install --no-deps elpv-dataset==1.0.0.post1",
     ),

@@ -146,7 +146,7 @@ REGIMES: dict[str, Regime] = {
         ),
         _regime(
             "solar-cell",
-            "photographs of 96 x 96, 100 updates",
+            "photographs of 64 x 64, 100 updates",
             _OWN,
             **_QUICK | {"batch_size": 32, "eval_batch_size": 128, "augmentation": "flip"},
         ),

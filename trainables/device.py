@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 Inputs = Tensor | Mapping[str, Tensor]
 """What a model reads: one tensor (n, ...), or tensors by name."""
@@ -47,6 +47,19 @@ def execution(device: torch.device, threads: int) -> Iterator[None]:
         torch.use_deterministic_algorithms(before[1], warn_only=before[2])
         torch.backends.cudnn.benchmark = before[3]
         options.fill_uninitialized_memory = before[4]
+
+
+def place(module: nn.Module, device: torch.device, *, channels_last: bool = False, compiled: bool = False) -> None:
+    """Move ``module`` to ``device`` and set how it computes there; its parameters keep their names.
+
+    ``channels_last`` changes the memory layout of four-dimensional parameters (convolutions), and thereby of what they
+    compute; a text model has none. ``compiled`` compiles the forward pass on its first call (``torch.compile``).
+    """
+    module.to(device)
+    if channels_last:
+        module.to(memory_format=torch.channels_last)
+    if compiled:
+        module.compile()
 
 
 def to_device(inputs: Inputs, device: torch.device) -> Inputs:

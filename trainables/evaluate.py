@@ -53,15 +53,17 @@ def score_split(
     """The raw logits of the whole split (or its ``rows``) in its own order, with the evaluation view of each example.
 
     (n,) in float64, or (n, outputs) in float32, which is what models give. ``log_softmax`` normalises each row, in
-    float64 before it is rounded. The module is left in evaluation mode. ``name`` and ``epoch`` are for messages.
+    float64 before it is rounded. Texts are batched by length, the longest first. The module is left in evaluation
+    mode. ``name`` and ``epoch`` are for messages.
     ``before_batch`` is called before each batch of ``batch_size`` and may raise. Raises ``NonFiniteError`` when a logit
     is NaN or infinite.
     """
     chosen = np.arange(len(split.labels)) if rows is None else rows
     size = len(chosen)
+    order = evaluation_order(split, chosen)
 
     def inputs(start: int) -> Inputs:
-        return model.encode(split.fetch(chosen[start : start + batch_size], None))
+        return model.encode(split.fetch(chosen[order[start : start + batch_size]], None))
 
     model.module.eval()
     scores: NDArray[Any] | None = None
@@ -73,7 +75,7 @@ def score_split(
             found = (torch.log_softmax(logits, 1) if log_softmax else logits).cpu().numpy()
             if scores is None:  # one array from the start: the parts and their concatenation would take twice as much
                 scores = np.empty((size, *found.shape[1:]), np.float64 if found.ndim == 1 else np.float32)
-            scores[filled : filled + len(found)] = found
+            scores[order[filled : filled + len(found)]] = found
             filled += len(found)
     assert scores is not None
     finite = np.isfinite(scores) if scores.ndim == 1 else np.isfinite(scores).all(axis=1)
@@ -84,6 +86,15 @@ def score_split(
             f"(first: example {chosen[bad[0]]}, {scores[bad[0]]})"
         )
     return scores
+
+
+def evaluation_order(split: Split, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The order (positions in ``rows``) in which they are scored: by falling length where the split has ``lengths``.
+
+    Texts of one length need little padding, and a batch that does not fit in memory comes first.
+    """
+    lengths: NDArray[np.int64] | None = getattr(split, "lengths", None)
+    return np.arange(len(rows)) if lengths is None else np.argsort(-lengths[rows], kind="stable")
 
 
 def metrics_of(card: TaskCard, scores: NDArray[Any], labels: NDArray[np.int64], name: str) -> dict[str, float]:

@@ -19,7 +19,7 @@ from trainables.checkpoint import Progress, TrainState, capture, restore
 from trainables.checks import check_data, say_what_is_left_out
 from trainables.context import EpochRow, TrialContext
 from trainables.data import Split, TaskData, load_task
-from trainables.device import Inputs, device_name, execution, peak_memory_bytes, to_device
+from trainables.device import Inputs, device_name, execution, peak_memory_bytes, place, to_device
 from trainables.evaluate import (
     KEPT_AT_MOST,
     metrics_of,
@@ -114,7 +114,7 @@ def prepare_run(config: TrialConfig, context: TrialContext, state: TrainState | 
         precision=config.precision,
         data_root=context.data_root,
     )
-    model.module.to(device)
+    place(model.module, device, channels_last=context.channels_last, compiled=context.compiled)
     if phases.module is not None:
         phases.module.to(device)
     optimizer = make_optimizer(model.module.parameters(), config, phases.module)

@@ -7,6 +7,8 @@ import typer
 from aucsweep.cli.options import (
     DEFAULT_DATA_ROOT,
     AddressOption,
+    ChannelsLast,
+    Compiled,
     CpusPerTrial,
     DataRoot,
     FailFast,
@@ -38,6 +40,8 @@ def launch(
     fail_fast: FailFast = False,
     retries: Retries = 0,
     save_scores: SaveScores = None,
+    channels_last: ChannelsLast = None,
+    compiled: Compiled = None,
     runner: RunnerOption = "ray",
 ) -> None:
     """Run every trial of SPACE that the store lacks; what is there already is never run again."""
@@ -58,5 +62,7 @@ def launch(
         fail_fast=fail_fast,
         retries=retries,
         save_scores=save_scores,
+        channels_last=channels_last,
+        compiled=compiled,
     )
     raise typer.Exit(result.exit_code)

@@ -37,6 +37,13 @@ SaveScores = Annotated[
     bool | None,
     typer.Option("--save-scores/--no-save-scores", help="Keep each trial's validation and test scores in the store."),
 ]
+ChannelsLast = Annotated[
+    bool | None,
+    typer.Option("--channels-last/--no-channels-last", help="Compute images in the channels-last layout, for speed."),
+]
+Compiled = Annotated[
+    bool | None, typer.Option("--compile/--no-compile", help="Compute through torch.compile, for speed.")
+]
 RunnerOption = Annotated[str, typer.Option("--runner", help="ray, or local: in this process, one trial at a time.")]
 
 DEFAULT_DATA_ROOT = Path("~/.cache/aucsweep").expanduser()

@@ -9,6 +9,8 @@ import typer
 
 from aucsweep.cli.options import (
     AddressOption,
+    ChannelsLast,
+    Compiled,
     CpusPerTrial,
     FailFast,
     GpusPerTrial,
@@ -40,6 +42,8 @@ def resume(
     fail_fast: FailFast = False,
     retries: Retries = 0,
     save_scores: SaveScores = None,
+    channels_last: ChannelsLast = None,
+    compiled: Compiled = None,
     runner: RunnerOption = "ray",
 ) -> None:
     """Run what the store still lacks of the space it was launched with last."""
@@ -58,5 +62,7 @@ def resume(
         fail_fast=fail_fast,
         retries=retries,
         save_scores=save_scores,
+        channels_last=channels_last,
+        compiled=compiled,
     )
     raise typer.Exit(result.exit_code)

@@ -8,6 +8,8 @@ import typer
 
 from aucsweep.cli.options import (
     AddressOption,
+    ChannelsLast,
+    Compiled,
     CpusPerTrial,
     FailFast,
     GpusPerTrial,
@@ -36,6 +38,8 @@ def retry(
     fail_fast: FailFast = False,
     retries: Retries = 0,
     save_scores: SaveScores = None,
+    channels_last: ChannelsLast = None,
+    compiled: Compiled = None,
     runner: RunnerOption = "ray",
 ) -> None:
     """Run failed trials again, all or those of one kind; the records of earlier attempts stay."""
@@ -55,5 +59,7 @@ def retry(
         fail_fast=fail_fast,
         retries=retries,
         save_scores=save_scores,
+        channels_last=channels_last,
+        compiled=compiled,
     )
     raise typer.Exit(result.exit_code)

@@ -108,7 +108,7 @@ def test_solar_is_the_same_prepared_or_read_from_the_package(tmp_path, monkeypat
     assert prepared.fingerprint == plain.fingerprint == stored.fingerprint
     everything = np.arange(26)
     assert (plain.train.fetch(everything) == stored.train.fetch(everything)).all()
-    assert plain.train.fetch(everything).shape == (26, 1, 96, 96)
+    assert plain.train.fetch(everything).shape == (26, 1, 64, 64)
 
 
 def test_drug_reviews_are_clean_and_no_review_is_in_train_and_test(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -121,3 +122,10 @@ class TextSplit:
     def fetch(self, indices: NDArray[np.int64], draws: NDArray[np.int64] | None = None) -> Raw:
         """The texts themselves; there is no augmentation of text."""
         return [self.texts[row] for row in self.rows[indices]]
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """Characters of each text or pair (n,): near enough to tokens to bring texts of one length together."""
+        texts = (self.texts[row] for row in self.rows)
+        sizes = (len(text) if isinstance(text, str) else sum(map(len, text)) for text in texts)
+        return np.fromiter(sizes, np.int64, len(self.rows))

@@ -63,4 +63,4 @@ def draw(card: TaskCard, index: Index, seed: int) -> Rows:
     return draw_splits(dataclasses.replace(index, parts=parts), card.counts, seed, rule)
 
 
-LOADER = Loader(collect=collect, draw=draw, storage="resized", image_size=96, channels=1, packaged=True)
+LOADER = Loader(collect=collect, draw=draw, storage="resized", image_size=64, channels=1, packaged=True)
