@@ -48,7 +48,7 @@ def latest_failures(files: Files) -> tuple[dict[str, Failure], tuple[BrokenFile,
     broken: list[BrokenFile] = []
     for name, data in _each(files):
         try:
-            groups = _intact(data)
+            groups = _intact(_bytes(data))
         except BrokenFileError as error:
             broken.append(BrokenFile(f"{FOLDER}/{name}", str(error)))
             continue
@@ -66,17 +66,24 @@ def failure_table(files: Files) -> tuple[pa.Table, tuple[BrokenFile, ...]]:
     broken: list[BrokenFile] = []
     for name, data in _each(files):
         try:
-            _intact(data)
-            tables.append(conform(pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False), FAILURE_SCHEMA))
+            content = _bytes(data)
+            _intact(content)
+            tables.append(conform(pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False), FAILURE_SCHEMA))
         except (BrokenFileError, pa.ArrowException, OSError, KeyError) as error:
             broken.append(BrokenFile(f"{FOLDER}/{name}", str(error)))
     table = pa.concat_tables(tables).sort_by([("failed_at", "ascending"), ("attempt", "ascending")])
     return table, tuple(broken)
 
 
-def _each(files: Files) -> list[tuple[str, bytes]]:
+def _each(files: Files) -> list[tuple[str, bytes | OSError]]:
     found = files.read_many([f"{FOLDER}/{name}" for name in files.names(FOLDER)])
     return [(name.removeprefix(f"{FOLDER}/"), data) for name, data in found if data is not None]
+
+
+def _bytes(data: bytes | OSError) -> bytes:
+    if isinstance(data, OSError):
+        raise BrokenFileError(f"cannot be read: {data.strerror}")
+    return data
 
 
 def _intact(data: bytes) -> list[dict[str, Any]]:

@@ -56,8 +56,11 @@ class Files:
             return _read_local(os.path.join(self.local, name))
         return bytes(self._fs.cat_file(self._key(name)))
 
-    def read_many(self, names: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
-        """``(name, bytes)`` for each name in order; None for one that is gone by now."""
+    def read_many(self, names: Iterable[str]) -> Iterator[tuple[str, bytes | OSError | None]]:
+        """``(name, bytes)`` for each name in order; None for one that is gone by now, its error for one not readable.
+
+        On object stores such an error is raised: there it is one of the service, not of a file.
+        """
         if self.local is not None:
             root = str(self.local) + os.sep
             for name in names:
@@ -65,6 +68,8 @@ class Files:
                     yield name, _read_local(root + name)
                 except FileNotFoundError:
                     yield name, None
+                except OSError as error:
+                    yield name, error
             return
         wanted = list(names)
         for start in range(0, len(wanted), _BATCH):
@@ -116,11 +121,14 @@ class Files:
         _sync_folder(target.parent)
 
     def names(self, folder: str, hidden: bool = False) -> list[str]:
-        """Sorted names of the files directly in ``folder`` (without it), or of the hidden ones; [] if it is missing."""
+        """Sorted names of the files directly in ``folder`` (without it), or of the hidden ones; [] if it is missing.
+
+        A folder that is named like a Parquet file is among them, so that who reads it can say that it is none.
+        """
         if self.local is not None:
             try:
                 with os.scandir(self.local / folder) as entries:
-                    found = [entry.name for entry in entries if entry.is_file()]
+                    found = [entry.name for entry in entries if entry.is_file() or entry.name.endswith(".parquet")]
             except FileNotFoundError:
                 return []
         else:

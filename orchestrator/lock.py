@@ -24,7 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from search_spaces.errors import LockedError
+from search_spaces.errors import LockedError, StoreError
 
 if TYPE_CHECKING:
     from orchestrator.store import Store
@@ -51,7 +51,9 @@ def read_lock(store: Store) -> Holder | None:
         except ValueError:
             time.sleep(0.05)  # an object store may show a put in progress; locally a lock is never seen half written
             continue
-        if isinstance(holder, dict):
+        if isinstance(holder, dict) and all(
+            isinstance(holder.get(name) or 0.0, int | float) for name in ("heartbeat_at", "started_at")
+        ):
             return holder
     return {"token": None, "command": "unknown (lock.json is not readable)", "heartbeat_at": 0.0}
 
@@ -77,9 +79,10 @@ def describe(holder: Holder) -> str:
 class StoreLock:
     """Holds the store for one command; a context manager.
 
-    Entering raises ``LockedError`` naming the holder when a live one has it. ``taken_over`` is a sentence about the
-    stale lock this one replaced, else None. ``lost`` turns True, and ``on_lost`` is called once, when somebody else
-    took the store away (this process was suspended, or cut off from the file system, for over two minutes).
+    Entering raises ``LockedError`` naming the holder when a live one has it, and ``StoreError`` where nothing can be
+    written. ``taken_over`` is a sentence about the stale lock this one replaced, else None. ``lost`` turns True, and
+    ``on_lost`` is called once, when somebody else took the store away (this process was suspended, or cut off from the
+    file system, for over two minutes).
     """
 
     def __init__(
@@ -111,7 +114,10 @@ class StoreLock:
         self.lost = False
 
     def __enter__(self) -> StoreLock:
-        self._acquire()
+        try:
+            self._acquire()
+        except OSError as error:
+            raise StoreError(f"cannot lock the store {self._store.uri}: {error}") from error
         self._thread = threading.Thread(target=self._beat, name="store-lock", daemon=True)
         self._thread.start()
         return self

@@ -84,6 +84,9 @@ def scan_runs(files: Files, visit: Callable[[str, bytes, tuple[Group, ...]], Non
     broken: list[BrokenFile] = []
     intact: list[str] = []
     for name, data in _each(files):
+        if isinstance(data, OSError):
+            broken.append(BrokenFile(f"{FOLDER}/{name}", f"cannot be read: {data.strerror}"))
+            continue
         try:
             groups = _groups(name, data)
         except BrokenFileError as error:
@@ -130,7 +133,8 @@ def read_records(files: Files, records: Sequence[Record]) -> pa.Table:
     """The rows of exactly these copies, by trial and epoch. Raises ``BrokenFileError`` if one is gone by now."""
     names = dict.fromkeys(record.name for record in records)
     found = files.read_many([f"{FOLDER}/{name}" for name in names])
-    rows, unreadable = _rows(records, ((path.removeprefix(f"{FOLDER}/"), data or b"") for path, data in found))
+    contents = ((path.removeprefix(f"{FOLDER}/"), data if isinstance(data, bytes) else b"") for path, data in found)
+    rows, unreadable = _rows(records, contents)
     if unreadable:
         raise BrokenFileError(f"{unreadable[0].path}: {unreadable[0].reason}")
     return rows
@@ -206,7 +210,7 @@ def summarise(table: pa.Table) -> Summary:
     }
 
 
-def _each(files: Files) -> Iterator[tuple[str, bytes]]:
+def _each(files: Files) -> Iterator[tuple[str, bytes | OSError]]:
     """Every file once. One that vanishes meanwhile was merged by ``compact`` into one that a new listing shows."""
     seen: set[str] = set()
     for _ in range(_ROUNDS):

@@ -109,6 +109,8 @@ class Store:
             sweep = json.loads(self.files.read(SWEEP))
         except FileNotFoundError:
             raise StoreError(f"no store at {self.uri}: {SWEEP} is gone") from None
+        except OSError as error:
+            raise StoreError(f"{self.files.path(SWEEP)} cannot be read: {error.strerror}") from error
         except ValueError as error:
             raise StoreError(f"{self.files.path(SWEEP)} is not readable JSON: {error}") from error
         if not isinstance(sweep, dict):
@@ -167,7 +169,7 @@ class Store:
             self.set_aside(name)
         except FileNotFoundError:
             pass
-        except BrokenFileError:
+        except (BrokenFileError, OSError):  # not ours, damaged, not readable, or a folder
             self.set_aside(name)
         self.files.write(name, runs.run_bytes([(table, [runs.summarise(table)])], compact=False))
         return True
@@ -265,11 +267,14 @@ class Store:
         name = f"fingerprints/{urllib.parse.quote(task, safe='')}.json"
         content = {"task": task, "fingerprint": fingerprint, "hostname": socket.gethostname()}
         try:
-            recorded = json.loads(self.files.read(name))
-        except FileNotFoundError:
+            recorded = _fingerprint_entry(self.files.read(name))
+        except (FileNotFoundError, BrokenFileError) as error:
+            if isinstance(error, BrokenFileError):
+                with contextlib.suppress(FileNotFoundError):  # another worker has moved it
+                    self.set_aside(name)
             with contextlib.suppress(FileExistsError):  # another worker was first: what it wrote is read below
                 self.files.create(name, _json_bytes(content))
-            recorded = json.loads(self.files.read(name))
+            recorded = _fingerprint_entry(self.files.read(name))
         if recorded["fingerprint"] != fingerprint:
             raise DataError(
                 f"the data of task {task} have fingerprint {fingerprint}, but this store's trials were trained on "
@@ -277,11 +282,22 @@ class Store:
             )
 
     def fingerprints(self) -> dict[str, str]:
-        """The recorded data fingerprint of each task."""
+        """The recorded data fingerprint of each task; broken files count as none, and ``verify`` names them."""
+        return self.read_fingerprints()[0]
+
+    def read_fingerprints(self) -> tuple[dict[str, str], tuple[BrokenFile, ...]]:
+        """The recorded data fingerprint of each task, and the files that are broken."""
         names = self.files.names("fingerprints")
-        found = self.files.read_many([f"fingerprints/{name}" for name in names])
-        entries = [json.loads(data) for _, data in found if data is not None]
-        return {str(entry["task"]): str(entry["fingerprint"]) for entry in entries}
+        entries: dict[str, str] = {}
+        broken: list[BrokenFile] = []
+        for name, data in self.files.read_many([f"fingerprints/{name}" for name in names]):
+            if data is not None:
+                try:
+                    entry = _fingerprint_entry(data)
+                    entries[entry["task"]] = entry["fingerprint"]
+                except BrokenFileError as error:
+                    broken.append(BrokenFile(name, str(error)))
+        return entries, tuple(broken)
 
     # Upkeep
 
@@ -316,6 +332,17 @@ class Store:
     @staticmethod
     def _stamp() -> dict[str, Any]:
         return {"hostname": socket.gethostname(), "finished_at": _now(), "code_version": code_version()}
+
+
+def _fingerprint_entry(data: bytes | OSError) -> dict[str, str]:
+    """The content of one file of ``fingerprints``: task, fingerprint, hostname."""
+    if isinstance(data, OSError):
+        raise BrokenFileError(f"cannot be read: {data.strerror}")
+    try:
+        entry = json.loads(data)
+        return {key: str(entry[key]) for key in ("task", "fingerprint", "hostname")}
+    except (ValueError, KeyError, TypeError) as error:
+        raise BrokenFileError(f"names no data fingerprint: {error}") from error
 
 
 def _log_name(trial_id: str) -> str:

@@ -144,8 +144,8 @@ def _against_cells(store: Store, frame: pd.DataFrame, expansion: Expansion | Non
 
 
 def _fingerprints(store: Store, frame: pd.DataFrame) -> list[Finding]:
-    recorded = store.fingerprints()
-    findings = []
+    recorded, broken = store.read_fingerprints()
+    findings = [Finding(file.path, file.reason) for file in broken]
     for (task, found), trials in frame.dropna(subset=["data_fingerprint"]).groupby(["task", "data_fingerprint"]):
         expected = recorded.get(str(task))
         if expected is None:

@@ -43,6 +43,8 @@ def write_report(store: Source, path: str | Path) -> Path:
     target = Path(path)
     if not target.parent.is_dir():
         raise AnalysisError(f"cannot write {target}: there is no folder {target.parent}")
+    if target.is_dir():
+        raise AnalysisError(f"cannot write {target}: it is a folder")
     text = render_report(store)
     partial = target.with_name(f".{target.name}.partial")
     partial.write_text(text, encoding="utf-8")

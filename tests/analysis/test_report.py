@@ -182,6 +182,8 @@ def test_write_report(tmp_path: Path, fill_store: FillStore) -> None:
 def test_no_store_and_no_folder(tmp_path: Path, fill_store: FillStore) -> None:
     with pytest.raises(StoreError, match="no store"):
         write_report(tmp_path / "nothing", tmp_path / "report.html")
+    with pytest.raises(AnalysisError, match="it is a folder"):
+        write_report(fill_store("smoke"), tmp_path)
     with pytest.raises(AnalysisError, match="there is no folder"):
         write_report(fill_store("smoke"), tmp_path / "missing" / "report.html")
 

@@ -167,6 +167,9 @@ def test_table_gain_and_report(capsys: pytest.CaptureFixture[str], finished: Pat
     assert "," in out(capsys, "table", "main", "--store", str(finished), "--format", "csv")
     assert "Sq.-hinge" in out(capsys, "gain", "--store", str(finished), "--figure", str(tmp_path / "gain.svg"))
     assert (tmp_path / "gain.svg").read_text().startswith("<?xml")
+    for wrong in (tmp_path / "nowhere" / "gain.svg", tmp_path / "gain.nonsense"):
+        assert run(["gain", "--store", str(finished), "--figure", str(wrong)]) == 2
+        assert f"cannot draw {wrong}" in capsys.readouterr().err
     page = tmp_path / "report.html"
     assert str(page) in out(capsys, "report", "--store", str(finished), "-o", str(page))
     assert "<html" in page.read_text()

@@ -18,7 +18,7 @@ import pytest
 from orchestrator import lock as lock_module
 from orchestrator.lock import StoreLock, describe, is_alive, process_started, read_lock
 from orchestrator.store import Store, open_store
-from search_spaces.errors import LockedError
+from search_spaces.errors import LockedError, StoreError
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,6 +47,26 @@ def until(condition: Any, seconds: float = 20.0) -> bool:
             return True
         time.sleep(0.01)
     return False
+
+
+def test_a_lock_file_without_times_is_one_nobody_holds(store: Store) -> None:
+    store.files.write("lock.json", b'{"pid": "x", "heartbeat_at": "soon"}')
+    holder = read_lock(store)
+    assert holder is not None
+    assert not is_alive(holder)
+    with StoreLock(store, "launch smoke") as held:
+        assert held.taken_over is not None
+
+
+def test_a_store_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(tmp_path, create=True)
+
+    def refuse(*_: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(store.files, "create", refuse)
+    with pytest.raises(StoreError, match="Read-only file system"), StoreLock(store, "launch smoke"):
+        raise AssertionError("it must not be entered")
 
 
 def test_a_lock_names_its_holder_and_goes_away(store: Store) -> None:
@@ -171,8 +191,8 @@ def test_a_launcher_notices_that_it_lost_the_store(store: Store) -> None:
     called = threading.Event()
     with StoreLock(store, "launch", heartbeat_seconds=0.02, on_lost=called.set) as held:
         plant_by_hand = (read_lock(store) or {}) | {"token": "somebody else"}
-        store.files.write("lock.json", json.dumps(plant_by_hand).encode())
-        assert called.wait(20)
+        # Again and again: a heartbeat that is just being written may replace what was planted.
+        assert until(lambda: store.files.write("lock.json", json.dumps(plant_by_hand).encode()) or called.wait(0.05))
         assert held.lost
     assert (read_lock(store) or {})["token"] == "somebody else", "it must not remove a lock that is not its own"
 

@@ -127,6 +127,49 @@ def test_columns_are_those_of_the_design(tmp_path: Path) -> None:
     assert list(store.read_cells().columns)[: len(cells)] == cells
 
 
+@pytest.mark.parametrize("damage", ["folder", "unreadable"])
+def test_a_run_file_that_cannot_be_read_is_named_and_makes_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    store = open_store(tmp_path, create=True)
+    for seed in range(2):
+        store.write_run(config(seed), rows(config(seed)), {})
+    name = f"runs/{config(0).trial_id}.parquet"
+    if damage == "folder":
+        (tmp_path / name).unlink()
+        (tmp_path / name).mkdir()
+    else:  # what EACCES or EIO do; the user who runs the tests may be root, who may read anything
+        bad = (tmp_path / name).stat().st_ino
+        read = os.read
+
+        def refuse(handle: int, size: int) -> bytes:
+            if os.fstat(handle).st_ino == bad:
+                raise PermissionError(13, "Permission denied")
+            return read(handle, size)
+
+        monkeypatch.setattr("orchestrator.files.os.read", refuse)
+    assert store.scan().done == {config(1).trial_id}
+    assert [broken.path for broken in store.scan().broken] == [name]
+    assert [finding.where for finding in store.verify() if finding.is_fault] == [name]
+    assert store.write_run(config(0), rows(config(0)), {})
+    assert store.scan().done == {config(seed).trial_id for seed in range(2)}
+    assert store.scan().broken == ()
+    assert len(os.listdir(tmp_path / "quarantine")) == 1
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"task": "toy"}'])
+def test_a_broken_fingerprint_file_is_named_and_harms_nothing_else(tmp_path: Path, content: str) -> None:
+    store = open_store(tmp_path, create=True)
+    store.record_fingerprint("toy", "abc")
+    store.record_fingerprint("other", "def")
+    (tmp_path / "fingerprints" / "toy.json").write_text(content)
+    assert open_store(tmp_path).fingerprints() == {"other": "def"}
+    assert [finding.where for finding in store.verify() if finding.is_fault] == ["fingerprints/toy.json"]
+    store.record_fingerprint("toy", "abc")
+    assert store.fingerprints() == {"other": "def", "toy": "abc"}
+    assert len(os.listdir(tmp_path / "quarantine")) == 1
+
+
 _WRITER = """
 import sys
 from orchestrator.store import open_store
