@@ -166,5 +166,26 @@ FAMILIES = (
         },
         kinds=ALL_KINDS,
     ),
+    LossCard(
+        name="multiclass_hinge",
+        title="Multiclass hinge",
+        formula="mean over classes c other than y of max(0, 1 - s_y + s_c), over C",
+        weight="none: an example's class scores against each other",
+        has_margin=False,
+        pairwise=False,
+        source="Weston, Watkins: Support vector machines for multi-class pattern recognition, ESANN 1999 (torch's "
+        "MultiMarginLoss)",
+        kinds=("multiclass",),
+    ),
+    LossCard(
+        name="softmax_mse",
+        title="MSE of the softmax",
+        formula="mean over classes c of (softmax(s)_c - [c = y])^2",
+        weight="none: not a function of pairs",
+        has_margin=False,
+        pairwise=False,
+        source="squared error baseline of arXiv 2602.23336 (the Brier score over C)",
+        kinds=("multiclass",),
+    ),
 )
 """Cards of the wider families, in the order ``aucsweep losses`` lists them."""

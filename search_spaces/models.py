@@ -109,6 +109,18 @@ MODELS: dict[str, ModelCard] = {
             licence="this project's",
         ),
         ModelCard(
+            name="four-conv-cnn",
+            title="CNN of four convolutions",
+            modality="image",
+            inits=("random",),
+            parameters=2_211_009,
+            flops=1.21e8,
+            source="arXiv 2602.23336: four 3x3 convolutions of 64 with batch normalisation, two max-pools, a layer of "
+            "512; parameters and flops at 32 x 32 x 3",
+            licence="this project's",
+            tasks=("cifar-10", "fashion-mnist"),
+        ),
+        ModelCard(
             name="distilbert-base-uncased",
             title="DistilBERT-base",
             modality="text",

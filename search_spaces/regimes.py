@@ -142,6 +142,21 @@ REGIMES: dict[str, Regime] = {
             eval_batch_size=256,
         ),
         _regime(
+            "large-batch",
+            "small CNN on 32 x 32 images, the batch size swept",
+            "arXiv 2602.23336 (its code); validation images: ours (docs/tasks.md)",
+            epochs=600,
+            batch_size=128,
+            eval_batch_size=2048,
+            optimizer="adamw",
+            learning_rate=1e-4,
+            weight_decay=0.0,
+            lr_schedule="constant",
+            sampling="natural",
+            score_scale="identity",
+            augmentation="crop",
+        ),
+        _regime(
             "quickstart-mnist", "plain MLP on low-shot MNIST, 188 updates", _OWN, **_QUICK | {"learning_rate": 1e-2}
         ),
         _regime(

@@ -46,5 +46,6 @@ class Settings(BaseModel):
     precision: Literal["float32", "bfloat16"] = "float32"
     max_length: Annotated[Whole, Field(ge=4)] | None = None
     """Tokens a text is cut to; None is the model's own limit."""
-    augmentation: Literal["none", "paper", "flip"] = "none"
-    """Of training images: paper is random resized crop, flip and RandAugment(2, 9)."""
+    augmentation: Literal["none", "paper", "flip", "crop"] = "none"
+    """Of training images: paper is random resized crop, flip and RandAugment(2, 9); crop is a shift by up to 4 pixels
+    and flip."""

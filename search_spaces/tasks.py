@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from search_spaces import cards_extensions, cards_extensions_offline, cards_images, cards_offline, cards_texts
+from search_spaces import (
+    cards_extensions,
+    cards_extensions_offline,
+    cards_images,
+    cards_large_batch,
+    cards_offline,
+    cards_texts,
+)
 from search_spaces.cards import TaskCard
 from search_spaces.errors import SpaceError, nearest
 
@@ -14,7 +21,7 @@ BINARY: dict[str, TaskCard] = {
 """Every built-in binary task."""
 
 EXTENSIONS: dict[str, TaskCard] = {
-    card.name: card for card in (*cards_extensions.CARDS, *cards_extensions_offline.CARDS)
+    card.name: card for card in (*cards_extensions.CARDS, *cards_large_batch.CARDS, *cards_extensions_offline.CARDS)
 }
 """The multiclass and multilabel tasks, the paper's first."""
 

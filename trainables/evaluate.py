@@ -100,10 +100,10 @@ def evaluation_order(split: Split, rows: NDArray[np.int64]) -> NDArray[np.int64]
 def metrics_of(card: TaskCard, scores: NDArray[Any], labels: NDArray[np.int64], name: str) -> dict[str, float]:
     """Metrics of a split by name, 0 .. 1, the task's primary one (``card.metric``) first.
 
-    Binary: ``auc``. Multiclass, of log-softmax ``scores`` (n, C): macro one-vs-one and one-vs-rest AUC and macro
-    average precision. Multilabel, of logits (n, L): the mean AUC and average precision over labels. A class without an
-    example in the split, and a label that has one class only, is left out of every mean; ``classes_ranked`` then says
-    how many are in it. Raises ``DataError`` when nothing is left to rank.
+    Binary: ``auc``. Multiclass, of log-softmax ``scores`` (n, C): macro one-vs-one and one-vs-rest AUC, macro average
+    precision, and the accuracy of the largest score. Multilabel, of logits (n, L): the mean AUC and average precision
+    over labels. A class without an example in the split, and a label that has one class only, is left out of every mean
+    but accuracy; ``classes_ranked`` then says how many are in it. Raises ``DataError`` when nothing is left to rank.
     """
     if card.kind == "binary":
         return {"auc": auc(scores, labels, name)}
@@ -121,6 +121,8 @@ def metrics_of(card: TaskCard, scores: NDArray[Any], labels: NDArray[np.int64], 
         for column in ranked
     ]
     found["average_precision"] = float(np.mean(each))
+    if card.kind == "multiclass":
+        found["accuracy"] = float((scores.argmax(1) == labels).mean())
     return found if len(ranked) == card.outputs else found | {"classes_ranked": float(len(ranked))}
 
 

@@ -36,6 +36,7 @@ from trainables.samplers import Sampler, sampler_of
 from trainables.sampling import Batch
 from trainables.schedule import learning_rate
 from trainables.seeding import seed_torch
+from trainables.thresholds import threshold_metrics
 
 SHORT = ("train", "val", "test")
 """The splits' names in the columns of a row, in the order of ``SPLITS``."""
@@ -202,12 +203,14 @@ def evaluate(run: Run) -> dict[str, float]:
     ``train_auc``, ``val_auc`` and ``test_auc`` are the task's primary metric, ``val_<name>`` and ``test_<name>`` the
     others (``trainables.evaluate.metrics_of``). The training split is scored with the evaluation view, whole (up to
     ``training_rows``), not with the batches it was trained on. A task without a validation split has the test split's
-    values for both. Under ``selection: last`` the epochs before the last are not evaluated: their metrics are NaN.
+    values for both. Hypersimplex runs add the thresholds of the training scores (``trainables.thresholds``). Under
+    ``selection: last`` the epochs before the last are not evaluated: their metrics are NaN.
     """
     config, progress = run.config, run.progress
     if config.selection == "last" and progress.update < config.total_updates:
         return dict.fromkeys(("train_auc", "val_auc", "test_auc"), math.nan)
     scores: dict[str, NDArray[Any]] = {}
+    truth: dict[str, NDArray[np.int64]] = {}
     metrics: dict[str, dict[str, float]] = {}
     for name in SPLITS:
         split: Split = getattr(run.data, name)
@@ -226,13 +229,15 @@ def evaluate(run: Run) -> dict[str, float]:
             workers=run.context.workers,
             before_batch=lambda: check_deadline(run),
         )
-        labels = split.labels if rows is None else split.labels[rows]
-        metrics[name] = metrics_of(run.card, scores[name], labels, name)
+        truth[name] = split.labels if rows is None else split.labels[rows]
+        metrics[name] = metrics_of(run.card, scores[name], truth[name], name)
+    by_threshold = threshold_metrics(run.card, scores, truth) if config.loss == "hypersimplex" else {}
     scores.pop("train")
     metrics.setdefault("validation", metrics["test"])
     found = {f"{short}_auc": next(iter(metrics[name].values())) for name, short in zip(SPLITS, SHORT, strict=True)}
     for name, short in (("validation", "val"), ("test", "test")):
         found |= {f"{short}_{metric}": value for metric, value in list(metrics[name].items())[1:]}
+    found |= by_threshold
     best = all(found["val_auc"] > row["val_auc"] for row in progress.rows if not math.isnan(row["val_auc"]))
     if best and sum(values.size for values in scores.values()) <= KEPT_AT_MOST:
         progress.scores = {name: torch.from_numpy(values) for name, values in scores.items()}

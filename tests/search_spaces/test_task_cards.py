@@ -59,6 +59,8 @@ EXTENSION_SHAPES = {  # typed from section B.6 and from the packages' own pages
     "airbus-6-lt": ("multiclass", 6, 93, 200, 200),
     "cifar-mammals-5-lt": ("multiclass", 5, 431, 250, 250),
     "cifar-vehicles-10-lt": ("multiclass", 10, 818, 500, 500),
+    "cifar-10": ("multiclass", 10, 45000, 5000, 10000),
+    "fashion-mnist": ("multiclass", 10, 54000, 6000, 10000),
     "chexpert-competition-5": ("multilabel", 5, 12000, 3000, 234),
     "chexpert-cardiac-fluid-4": ("multilabel", 4, 12000, 3000, 234),
     "chexpert-consolidation-cardiac-2": ("multilabel", 2, 12000, 3000, 234),
@@ -104,5 +106,5 @@ def test_cards_are_keyed_by_their_names():
     assert list(LOSSES)[:6] == ["ce", "square", "hinge", "squared_hinge", "logistic", "exponential"]
     six = list(LOSSES)[:6]
     assert [name for name in six if LOSSES[name].has_margin] == ["square", "hinge", "squared_hinge"]
-    assert [name for name, card in LOSSES.items() if not card.pairwise] == ["ce"]
+    assert [name for name, card in LOSSES.items() if not card.pairwise] == ["ce", "multiclass_hinge", "softmax_mse"]
     assert all(set(card.tasks) <= set(TASKS) for card in MODELS.values())

@@ -1,5 +1,6 @@
 """Miniatures of the sources, each in its real on-disk format: ``write(name, root)`` and the counts they support."""
 
+import gzip
 import json
 import pickle
 
@@ -260,6 +261,40 @@ def cifar_vehicles(root):
     return {"train": (8, 7, 6, 5, 5, 4, 3, 3, 2, 2), "validation": (3,) * 10, "test": (3,) * 10}
 
 
+def cifar_ten(root):
+    base = root / "sources/cifar-10-batches-py"
+    base.mkdir(parents=True)
+    names = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
+    (base / "batches.meta").write_bytes(pickle.dumps({b"label_names": [name.encode() for name in names]}, protocol=2))
+    for number, file in enumerate([*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]):
+        labels = [(i + number) % 10 for i in range(20)]
+        content = {
+            b"batch_label": b"training batch 1 of 5",
+            b"labels": labels,
+            b"data": RANDOM.randint(0, 256, (20, 3072), dtype=np.uint8),
+            b"filenames": [f"thing_s_{i:06d}.png".encode() for i in range(20)],
+        }
+        (base / file).write_bytes(pickle.dumps(content, protocol=2))
+    return {"train": (7,) * 10, "validation": (3,) * 10, "test": (2,) * 10}
+
+
+def fashion(suffix):
+    def write(root):
+        base = root / "sources/FashionMNIST/raw"
+        base.mkdir(parents=True)
+        for name, count in (("train", 100), ("t10k", 20)):
+            pixels = RANDOM.randint(0, 256, (count, 28, 28), dtype=np.uint8)
+            labels = (np.arange(count) % 10).astype(np.uint8)
+            for kind, values in (("images-idx3", pixels), ("labels-idx1", labels)):
+                header = bytes([0, 0, 8, values.ndim]) + np.array(values.shape, dtype=">u4").tobytes()
+                data = header + values.tobytes()
+                path = base / f"{name}-{kind}-ubyte{suffix}"
+                path.write_bytes(gzip.compress(data) if suffix else data)
+        return {"train": (7,) * 10, "validation": (3,) * 10, "test": (2,) * 10}
+
+    return write
+
+
 def chexpert(root):
     base = root / "sources/chexpert/CheXpert-v1.0-small"
     labels = [
@@ -321,6 +356,8 @@ EXTENSIONS = {
     "airbus-6-lt": airbus,
     "cifar-mammals-5-lt": cifar_mammals,
     "cifar-vehicles-10-lt": cifar_vehicles,
+    "cifar-10": cifar_ten,
+    "fashion-mnist": fashion(".gz"),
     "chexpert-competition-5": chexpert,
     "chexpert-cardiac-fluid-4": chexpert,
     "chexpert-consolidation-cardiac-2": chexpert,

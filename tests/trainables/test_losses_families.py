@@ -40,6 +40,9 @@ def batch(seed: int, n: int = 40, ties: bool = False) -> tuple[torch.Tensor, tor
     return ((scores * 2).round() / 2 if ties else scores), labels
 
 
+BINARY = [name for name, card in LOSSES.items() if "binary" in card.kinds]
+
+
 def margin_of(name: str) -> float | None:
     return M if LOSSES[name].has_margin else None
 
@@ -56,9 +59,7 @@ def test_every_card_has_a_builder_and_rules_for_its_parameters() -> None:
 
 def test_every_binary_loss_gives_a_finite_gradient_in_every_precision() -> None:
     scores, labels = batch(0)
-    for name, dtype in itertools.product(LOSSES, (torch.float64, torch.float32, torch.float16, torch.bfloat16)):
-        if name == "hand_till":
-            continue
+    for name, dtype in itertools.product(BINARY, (torch.float64, torch.float32, torch.float16, torch.bfloat16)):
         given = torch.sigmoid(scores).to(dtype).requires_grad_()
         loss = make_loss(name, margin_of(name))(given, labels)
         loss.backward()
@@ -69,7 +70,7 @@ def test_every_binary_loss_gives_a_finite_gradient_in_every_precision() -> None:
         assert bool(torch.isfinite(given.grad).all())
 
 
-@pytest.mark.parametrize("name", [name for name in LOSSES if name not in ("ce", "hand_till")])
+@pytest.mark.parametrize("name", [name for name in BINARY if name != "ce"])
 def test_every_binary_loss_refuses_one_class_and_wrong_shapes(name: str) -> None:
     loss = make_loss(name, margin_of(name))
     with pytest.raises(OneClassError):
@@ -80,7 +81,7 @@ def test_every_binary_loss_refuses_one_class_and_wrong_shapes(name: str) -> None
         loss(torch.randn(4), torch.tensor([0, 1, 2, 1]))
 
 
-@pytest.mark.parametrize("name", [name for name in LOSSES if name not in ORDERED])
+@pytest.mark.parametrize("name", [name for name in BINARY if name not in ORDERED])
 @given(seed=st.integers(0, 500))
 @settings(max_examples=15, deadline=None)
 def test_losses_do_not_depend_on_the_order_of_the_batch(name: str, seed: int) -> None:
@@ -97,7 +98,7 @@ def test_losses_do_not_depend_on_the_order_of_the_batch(name: str, seed: int) ->
     assert torch.allclose(moved.grad, given.grad[order], rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", [name for name in LOSSES if name not in ("ce", "aucm", "hand_till", "listwise")])
+@pytest.mark.parametrize("name", [name for name in BINARY if name not in ("ce", "aucm", "listwise")])
 def test_ranking_losses_do_not_move_with_a_shift(name: str) -> None:
     scores, labels = batch(3)
     loss = make_loss(name, margin_of(name))
@@ -271,7 +272,35 @@ def test_a_nan_score_gives_a_nan_loss_so_that_the_trial_stops(name: str) -> None
     for place in range(6):
         scores, labels = torch.linspace(0.1, 0.9, 6), torch.tensor([0, 1, 1, 0, 0, 0])
         scores[place] = float("nan")
-        if name == "hand_till":
+        if name not in BINARY:
             scores = torch.stack((scores, -scores), 1)
         loss = make_loss(name, margin_of(name))(scores, labels)
         assert math.isnan(loss.item()), place
+
+
+TAKES_WEIGHTS = {
+    *("ce", "square", "hinge", "squared_hinge", "logistic", "exponential", "smoothed_indicator", "listwise"),
+    *("multiclass_hinge", "softmax_mse"),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_takes_example_weights_or_says_that_it_does_not(name: str) -> None:
+    loss = make_loss(name, 0.5 if LOSSES[name].has_margin else None)
+    scores = torch.tensor([0.3, 0.2, -0.1, 0.6])
+    scores = scores if name in BINARY else torch.stack((scores, -scores), 1)
+    labels, weights = torch.tensor([1, 0, 0, 1]), torch.tensor([0.5, 1.0, 0.2, 2.0])
+    if name in TAKES_WEIGHTS:
+        plain, even = loss(scores, labels).item(), torch.ones(len(labels))
+        assert loss(scores, labels, weights=weights).item() != pytest.approx(plain, rel=1e-3)
+        assert loss(scores, labels, weights=even).item() == pytest.approx(plain)
+    else:
+        with pytest.raises(LossError, match=rf"{name}\b.* takes no example weights"):
+            loss(scores, labels, weights=weights)
+
+
+@pytest.mark.parametrize("name", ["ce", "square", "smoothed_indicator"])
+def test_class_scores_take_no_example_weights(name: str) -> None:
+    loss = make_loss(name, 0.5 if LOSSES[name].has_margin else None)
+    with pytest.raises(LossError, match=rf"{name} on class (scores|logits) takes no example weights"):
+        loss(torch.randn(3, 2), torch.tensor([0, 1, 1]), weights=torch.ones(3))

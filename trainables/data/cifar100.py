@@ -34,7 +34,7 @@ class _ArraysOnly(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) in _ALLOWED:
             return super().find_class(module, name)
-        raise pickle.UnpicklingError(f"{module}.{name} has no place in CIFAR-100")
+        raise pickle.UnpicklingError(f"{module}.{name} has no place in a CIFAR archive")
 
 
 def read_pickle(path: Path) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def read_pickle(path: Path) -> dict[str, Any]:
             content = _ArraysOnly(file, encoding="bytes").load()
         return {key.decode() if isinstance(key, bytes) else key: value for key, value in content.items()}
     except (pickle.UnpicklingError, EOFError, AttributeError, ValueError) as error:
-        raise DataError(f"{path}: not a file of cifar-100-python ({error})") from error
+        raise DataError(f"{path}: not a file of a CIFAR archive ({error})") from error
 
 
 def collect(card: TaskCard, data_root: Path) -> list[Example]:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from trainables.data.augment import evaluation_view, flip_mask, paper_view
+from trainables.data.augment import cropped, evaluation_view, flip_mask, paper_view
 from trainables.data.images import decode
 from trainables.data.types import Raw
 
@@ -94,7 +94,9 @@ class ImageSplit:
             batch = np.stack(views)
         else:
             batch = self._evaluation(rows)
-            if draws is not None and self.augmentation == "flip":
+            if draws is not None and self.augmentation == "crop":
+                batch = cropped(batch, draws)
+            if draws is not None and self.augmentation in ("flip", "crop"):
                 mirrored = flip_mask(draws)
                 batch[mirrored] = batch[mirrored, :, ::-1]
         return torch.from_numpy(np.ascontiguousarray(batch.transpose(0, 3, 1, 2)))

@@ -1,8 +1,8 @@
 """Bringing a source into ``data_root/sources`` with the library that owns it: never in a trial, only when asked.
 
-Hugging Face data sets come through ``datasets`` at one recorded revision, FGVC-Aircraft and CIFAR-100 through
-``torchvision``, Kaggle releases through ``kagglehub`` where it is installed and set up. ImageNet, CheXpert, DeepWeeds
-and iNaturalist ask for an agreement or a manual download: their cards say where.
+Hugging Face data sets come through ``datasets`` at one recorded revision, FGVC-Aircraft, CIFAR and Fashion-MNIST
+through ``torchvision``, Kaggle releases through ``kagglehub`` where it is installed and set up. ImageNet, CheXpert,
+DeepWeeds and iNaturalist ask for an agreement or a manual download: their cards say where.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ HUB: Mapping[str, HubSource] = {
 TORCHVISION: Mapping[str, Callable[[Any, str], object]] = {
     "fgvc-aircraft-2013b": lambda datasets, root: datasets.FGVCAircraft(root, download=True),
     "cifar-100-python": lambda datasets, root: datasets.CIFAR100(root, download=True),
+    "cifar-10-batches-py": lambda datasets, root: datasets.CIFAR10(root, download=True),
+    "FashionMNIST": lambda datasets, root: datasets.FashionMNIST(root, download=True),
 }
 """By the folder torchvision itself makes under ``sources``."""
 
@@ -55,7 +57,13 @@ KAGGLE: Mapping[str, str] = {
 }
 """By source folder: the release's name on Kaggle."""
 
-_OF_LOADER = {"goemotions": "go_emotions", "fgvc_aircraft": "fgvc-aircraft-2013b", "cifar100": "cifar-100-python"}
+_OF_LOADER = {
+    "goemotions": "go_emotions",
+    "fgvc_aircraft": "fgvc-aircraft-2013b",
+    "cifar10": "cifar-10-batches-py",
+    "cifar100": "cifar-100-python",
+    "fashion_mnist": "FashionMNIST",
+}
 
 
 def source_name(card: TaskCard) -> str | None:

@@ -50,9 +50,11 @@ LOADERS: dict[str, str] = {
     name: f"trainables.data.{module}"
     for name, module in {
         "chexpert": "chexpert",
+        "cifar10": "cifar10",
         "cifar100": "cifar100",
         "class_folders": "class_folders",
         "drug_reviews": "drug_reviews",
+        "fashion_mnist": "fashion_mnist",
         "fgvc_aircraft": "fgvc_aircraft",
         "goemotions": "goemotions",
         "image_table": "image_table",

@@ -14,6 +14,7 @@ from search_spaces.errors import nearest
 from search_spaces.loss_params import faults
 from search_spaces.losses import LOSSES
 from trainables.losses.aucm import AucMargin, AucMarginClosed
+from trainables.losses.class_baselines import ClassBaseline, hinge, softmax_error
 from trainables.losses.common import Loss, LossError
 from trainables.losses.cross_entropy import CrossEntropy
 from trainables.losses.hand_till import HandTill
@@ -60,6 +61,8 @@ BUILDERS: dict[str, Builder] = {
     "hypersimplex": lambda card, m, given: Hypersimplex(
         card, float(given["tau"]), given["k"], float(given["share"]), given["reduction"]
     ),
+    "multiclass_hinge": lambda card, m, given: ClassBaseline(card, hinge),
+    "softmax_mse": lambda card, m, given: ClassBaseline(card, softmax_error),
 }
 """How each loss of ``search_spaces.losses`` is made, by name."""
 

@@ -16,6 +16,7 @@ __all__ = ["BuiltModel", "build_model", "find_weights"]
 _BUILDERS = {
     "plain-mlp": "small:plain_mlp",
     "small-cnn": "small:small_cnn",
+    "four-conv-cnn": "small:four_conv_cnn",
     "small-transformer": "small:small_transformer",
     "char-cnn": "characters:char_cnn",
     "resnet18": "vision:torchvision_model",

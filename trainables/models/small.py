@@ -44,6 +44,22 @@ def small_cnn(spec: Spec) -> BuiltModel:
     return BuiltModel(module, as_images)
 
 
+def four_conv_cnn(spec: Spec) -> BuiltModel:
+    """Two blocks of two 3x3 convolutions of 64 with batch normalisation and a max-pool, a layer of 512, the head.
+
+    For square images of the side the card's ``image_size`` says, with its ``channels`` (3 unless given).
+    """
+    channels, side = int(spec.card.options.get("channels", 3)), int(spec.card.options["image_size"])
+    trunk = nn.Sequential(
+        *_convolution(channels, 64), *_convolution(64, 64), nn.MaxPool2d(2),
+        *_convolution(64, 64), *_convolution(64, 64), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(64 * (side // 4) ** 2, 512), nn.ReLU(),
+    )  # fmt: skip
+    head = nn.Linear(512, spec.outputs)
+    module = ImageModel(trunk, head, channels=channels, mean=(0.5,), std=(0.5,), precision=spec.precision)
+    return BuiltModel(module, as_images)
+
+
 def _convolution(inputs: int, outputs: int) -> list[nn.Module]:
     return [nn.Conv2d(inputs, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU()]
 
