@@ -19,7 +19,7 @@ from search_spaces.tasks import task_card
 from search_spaces.trial import TrialConfig
 
 ASSUMED_GPU = "RTX 3090"
-ASSUMED_FLOPS = {"float32": 10e12, "bfloat16": 25e12}
+ASSUMED_FLOPS = {"float32": 10e12, "bfloat16": 25e12, "bfloat16-autocast": 25e12}
 """Assumed sustained FLOP/s: about 0.3 of the card's 35.6 (float32) and 71 (bfloat16 tensor) TFLOP/s peaks."""
 
 ASSUMED_UPDATE_SECONDS = 0.005

@@ -14,7 +14,7 @@ from search_spaces.errors import nearest
 from search_spaces.fields import Axis, FilledAxis, Number, Whole, Word, complaints, one_of
 from search_spaces.kinds import kind_problems
 from search_spaces.loss_spec import loss_card, loss_spec
-from search_spaces.models import MODELS
+from search_spaces.models import MODELS, WITH_FROZEN_WEIGHTS
 from search_spaces.regimes import REGIMES
 from search_spaces.settings import Settings
 from search_spaces.tasks import TASKS
@@ -202,6 +202,12 @@ def _settings_misfits(axes: Mapping[str, list[Any]], cards: Mapping[str, TaskCar
     if modalities == {"text"} and settings.augmentation != "none":
         problems.append(
             f"settings.augmentation: {settings.augmentation} is for images, the tasks are texts (set it to none)"
+        )
+    whole = [name for name in axes.get("models", ()) if name not in WITH_FROZEN_WEIGHTS]
+    if settings.precision == "bfloat16-autocast" and whole:
+        problems.append(
+            f"settings.precision: bfloat16-autocast is for models with frozen weights, {', '.join(whole)} has none "
+            "(bfloat16 is the same there)"
         )
     if modalities == {"image"} and settings.max_length is not None:
         problems.append("settings.max_length: is for texts, the tasks are images (set it to null)")

@@ -177,3 +177,6 @@ MODELS: dict[str, ModelCard] = {
     )
 }
 """Every model, images first."""
+
+WITH_FROZEN_WEIGHTS = ("distilbert-base-uncased", "qwen2.5-1.5b-instruct", "minilm-l6")
+"""The models of which LoRA adapters and head are trained, and the trunk is not."""

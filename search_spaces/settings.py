@@ -43,7 +43,9 @@ class Settings(BaseModel):
     max_grad_norm: Annotated[Number, Field(gt=0)] | None = None
     score_scale: Literal["sigmoid", "identity", "log_softmax"] = "sigmoid"
     """What the pairwise losses compare: sigmoid(logit), the logit itself, or its log-softmax over the classes."""
-    precision: Literal["float32", "bfloat16"] = "float32"
+    precision: Literal["float32", "bfloat16", "bfloat16-autocast"] = "float32"
+    """``bfloat16``: computed in bfloat16, what is trained held in float32, what is frozen in bfloat16;
+    ``bfloat16-autocast``: computed in bfloat16, everything held in float32."""
     max_length: Annotated[Whole, Field(ge=4)] | None = None
     """Tokens a text is cut to; None is the model's own limit."""
     augmentation: Literal["none", "paper", "flip", "crop"] = "none"

@@ -89,6 +89,10 @@ def test_a_good_space(tmp_path):
         ({"settings": {"batch_size": 2, "positive_fraction": 0.1}}, "settings.batch_size: a batch of 2 with"),
         ({"settings": {"accumulation": 129}}, "settings.accumulation: 129 parts of a batch with 128 positives and 384"),
         ({"settings": {"max_length": 64}}, "settings.max_length: is for texts, the tasks are images"),
+        (
+            {"settings": {"precision": "bfloat16-autocast"}},
+            "settings.precision: bfloat16-autocast is for models with frozen weights, plain-mlp has none",
+        ),
         ({"settings": [1]}, "settings: expected keys and values"),
         ({"name": 3}, "name: should be text, got 3"),
         ({"parts": []}, "parts: expected a list of at least one part"),
@@ -106,6 +110,15 @@ def test_texts_are_not_augmented(tmp_path):
     text = {"tasks": ["drug-reviews"], "models": ["minilm-l6"], "inits": ["pretrained"]}
     found = problems(tmp_path, **text, regime="drug-reviews", settings={"augmentation": "flip"})
     assert found == ("settings.augmentation: flip is for images, the tasks are texts (set it to none)",)
+
+
+def test_precisions_of_a_model_with_frozen_weights_are_different_trials(tmp_path):
+    path = tmp_path / "space.yaml"
+    text = "regime: drug-reviews\ntasks: drug-reviews\nmodels: minilm-l6\ninits: pretrained\nlosses: ce\nseeds: 1\n"
+    path.write_text(text)
+    kinds = ("float32", "bfloat16", "bfloat16-autocast")
+    ids = {next(iter(expand(load_space(path, [f"settings.precision={kind}"])).trials)) for kind in kinds}
+    assert len(ids) == 3
 
 
 def test_missing_keys(tmp_path):

@@ -142,6 +142,21 @@ def test_bfloat16_holds_the_trunk_in_half_and_trains_in_float32(name, root):
     assert torch.allclose(scores(model), scores(built(name, root)), atol=0.1)
 
 
+def test_bfloat16_autocast_holds_everything_in_float32_and_computes_in_half(name, root):
+    model, whole = built(name, root, precision="bfloat16-autocast"), built(name, root)
+    assert {parameter.dtype for parameter in model.module.parameters()} == {torch.float32}
+    theirs = dict(whole.module.named_parameters())
+    assert all(torch.equal(ours, theirs.pop(key)) for key, ours in model.module.named_parameters())
+    assert theirs == {}
+    kinds = set()
+    layers = [layer for layer in model.module.modules() if type(layer) is torch.nn.Linear]
+    for layer in layers:
+        layer.register_forward_hook(lambda module, inputs, output: kinds.add(output.dtype))
+    assert torch.allclose(scores(model), scores(whole), atol=0.1)
+    assert not torch.equal(scores(model), scores(whole))
+    assert kinds == {torch.bfloat16}
+
+
 def test_checkpointed_layers_give_the_same_gradients(name, root):
     def gradients(model):
         model.module.train()

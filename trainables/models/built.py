@@ -14,8 +14,9 @@ from search_spaces.cards import TaskCard
 from trainables.data.types import Raw
 from trainables.device import Inputs
 
-PRECISIONS = ("float32", "bfloat16")
-"""``bfloat16``: computed under autocast; what is trained stays in float32, what is frozen is held in bfloat16."""
+PRECISIONS = ("float32", "bfloat16", "bfloat16-autocast")
+"""``bfloat16``: computed under autocast; what is trained stays in float32, what is frozen is held in bfloat16.
+``bfloat16-autocast``: computed under autocast, everything held in float32."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class ImageModel(nn.Module):
 
 def mixed(precision: str, device: torch.device) -> AbstractContextManager[object]:
     """Autocast to bfloat16, or nothing for float32."""
-    return torch.autocast(device.type, torch.bfloat16) if precision == "bfloat16" else nullcontext()
+    return nullcontext() if precision == "float32" else torch.autocast(device.type, torch.bfloat16)
 
 
 def squeezed(logits: Tensor) -> Tensor:
