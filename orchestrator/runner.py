@@ -322,7 +322,11 @@ class _Queue(_NotSaved, Searcher):
 
 
 class _Scheduler(_NotSaved, FIFOScheduler):
-    """First in, first out; takes waiting trials back once no more may start."""
+    """First in, first out; takes waiting trials back once no more may start.
+
+    Plain FIFO would give a worker that has come free to the first waiting trial, and throw away the worker that Tune is
+    just starting for it: with trials shorter than the start of a worker, some slots would never get one.
+    """
 
     def __init__(self, should_stop: ShouldStop):
         super().__init__()  # type: ignore[no-untyped-call]
@@ -334,7 +338,9 @@ class _Scheduler(_NotSaved, FIFOScheduler):
             for trial in waiting:
                 tune_controller.stop_trial(trial)
             return None
-        return min(waiting, key=lambda trial: trial.config["job"], default=None)
+        live = set(tune_controller._actor_manager.live_actors)
+        without_worker = [trial for trial in waiting if tune_controller._trial_to_actor.get(trial) not in live]
+        return min(without_worker, key=lambda trial: trial.config["job"], default=None)
 
 
 class _Watcher(_NotSaved, tune.Callback):
