@@ -97,7 +97,10 @@ def _carry_out(space: Space, store: Store, settings: Options, command: str, kind
             shown.note(f"broken file {file.path}: {file.reason}; its trials count as not done")
         sweep = Sweep(space, store, settings, todo, lock, stop, shown)
         if todo.trials and stop() is Halt.NO and (early or _claim(machines, runner, stop)):
-            sweep.run(runner, command)
+            try:
+                sweep.run(runner, command)
+            except OSError as error:  # a full disk, a file system that is gone: what is stored stays, the rest is left
+                stop.now(f"stopped, since the store cannot be written: {error}")
         else:
             sweep.record(command)
         machines.close()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from orchestrator import sweeping
+from orchestrator.files import Files
 from orchestrator.launching import LaunchResult, launch, resume, retry
 from orchestrator.lock import StoreLock, read_lock
 from orchestrator.status import store_status
@@ -90,6 +91,25 @@ def test_trials_run_in_launch_order(uri: Path, data_root: Path) -> None:
     rows, _ = open_store(uri).read_runs()
     finished = rows.groupby("trial_id")["finished_at"].first().sort_values()
     assert list(finished.index) == list(expand(space).trials)
+
+
+def test_a_full_disk_stops_the_sweep_and_resume_goes_on(
+    uri: Path, data_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = Files.write
+
+    def full(self: Files, name: str, data: bytes) -> None:
+        if name.startswith(("runs/", "failures/")) and len(self.names("runs")) == 4:
+            raise OSError(28, "No space left on device")
+        write(self, name, data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Files, "write", full)
+        result = launch(smoke(), uri, data_root=data_root, **options())
+    assert counts(result) == (3, 10, 4, 0, 6)
+    assert "No space left on device" in result.message
+    assert read_lock(open_store(uri)) is None
+    assert counts(resume(uri, **options())) == (0, 10, 10, 0, 0)
 
 
 def test_what_is_done_is_not_run_again(uri: Path, data_root: Path) -> None:
