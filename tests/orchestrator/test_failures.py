@@ -19,7 +19,7 @@ from search_spaces.errors import (
     WorkerLost,
 )
 
-CUDA_OOM = "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 23.69 GiB of which 12.00 MiB is free."
+CUDA_OOM = "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has 23.69 GiB of which 12.00 MiB is free."
 ASSERT = "CUDA error: device-side assert triggered\nCUDA kernel errors might be asynchronously reported"
 ILLEGAL = "CUDA error: an illegal memory access was encountered"
 
