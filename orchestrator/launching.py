@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -123,6 +124,7 @@ def _result(tally: Tally, stop: Stop, store: Store, seconds: float) -> LaunchRes
     kinds = sorted(tally.failed.values())
     failures = {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
     exit_code = 3 if pending and stop.early else 1 if failed else 3 if pending else 0
+    place = shlex.quote(store.uri)
     parts = [f"{stop.reason}: " if stop.reason and pending else ""]
     parts.append(f"{tally.done} of {tally.wanted} trials done")
     if failed:
@@ -131,9 +133,9 @@ def _result(tally: Tally, stop: Stop, store: Store, seconds: float) -> LaunchRes
         parts.append(f", {pending} left")
     parts.append(f", in {duration(seconds)}")
     if pending or set(failures) & {"lost"}:
-        parts.append(f"\ngo on with: aucsweep resume --store {store.uri}")
+        parts.append(f"\ngo on with: aucsweep resume --store {place}")
     if set(failures) - {"lost"}:
-        parts.append(f"\nfailed trials: aucsweep status --store {store.uri}; again: aucsweep retry --store {store.uri}")
+        parts.append(f"\nfailed trials: aucsweep status --store {place}; again: aucsweep retry --store {place}")
     return LaunchResult(exit_code, tally.wanted, tally.done, failed, pending, failures, seconds, "".join(parts))
 
 

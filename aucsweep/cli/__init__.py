@@ -8,7 +8,6 @@ and resumable.
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 
@@ -79,14 +78,12 @@ def run(arguments: list[str] | None = None) -> int:
     try:
         command.main(args=arguments, prog_name="aucsweep")
     except SystemExit as finished:
+        if isinstance(finished.__context__, BrokenPipeError):
+            return 0  # the reader of our output (head, less) has gone; what it wanted it has
         return finished.code if isinstance(finished.code, int) else 0
     except AucsweepError as error:
         typer.echo(f"aucsweep: {error}", err=True)
         return 2
-    except BrokenPipeError:
-        # The reader of our output (head, less) has gone; what it wanted it has.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     return 0
 
 

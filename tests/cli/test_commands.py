@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,16 @@ def test_lists_name_one_thing_a_line(capsys: pytest.CaptureFixture[str], command
     lines = out(capsys, command).splitlines()
     assert sum(line.split()[0] == member for line in lines) == 1
     assert member in {item["name"] for item in json_of(capsys, command)[command]}
+
+
+def test_a_reader_that_leaves_early_is_no_failure() -> None:
+    command = [sys.executable, "-m", "aucsweep", "losses", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait() == 0
 
 
 def test_losses_say_formula_and_weight(capsys: pytest.CaptureFixture[str]) -> None:

@@ -112,6 +112,12 @@ def test_a_full_disk_stops_the_sweep_and_resume_goes_on(
     assert counts(resume(uri, **options())) == (0, 10, 10, 0, 0)
 
 
+def test_the_command_to_go_on_with_can_be_pasted(tmp_path: Path, data_root: Path) -> None:
+    store = tmp_path / "my results"
+    result = launch(smoke(*FAULTY), store, data_root=data_root, **options("by_loss"))
+    assert f"aucsweep retry --store '{store}'" in result.message
+
+
 def test_what_is_done_is_not_run_again(uri: Path, data_root: Path) -> None:
     first = launch(smoke(), uri, data_root=data_root, **options())
     files = {path.name: path.read_bytes() for path in (uri / "runs").iterdir()}
