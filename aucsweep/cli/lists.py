@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aucsweep.cli.options import JsonFlag, emit_columns, emit_json
@@ -28,7 +28,7 @@ def spaces(json: JsonFlag = False) -> None:
 
 
 def tasks(json: JsonFlag = False) -> None:
-    """List the built-in tasks with their training class counts and licences."""
+    """List the built-in tasks with their kind, training examples by class (or in all) and licences."""
     from search_spaces.tasks import TASKS
 
     if json:
@@ -36,11 +36,18 @@ def tasks(json: JsonFlag = False) -> None:
         return
     emit_columns(
         [
-            [card.name, card.modality, "/".join(str(n) for n in card.counts["train"]), card.licence, card.title]
+            [card.name, card.kind, card.modality, _counts(card.counts["train"]), card.licence, card.title]
             for card in TASKS.values()
         ],
-        header=["task", "reads", "train neg/pos", "licence", "title"],
+        header=["task", "kind", "reads", "train", "licence", "title"],
     )
+
+
+def _counts(counts: Sequence[int]) -> str:
+    """Examples by class (binary: negatives/positives), or of the largest and smallest of many classes."""
+    if len(counts) <= 10:
+        return "/".join(map(str, counts))
+    return f"{max(counts)}..{min(counts)} ({len(counts)} classes)"
 
 
 def models(json: JsonFlag = False) -> None:
