@@ -1,4 +1,4 @@
-"""YAML as users expect it: 1e-4 is a number, yes and no are words, and a key given twice is an error."""
+"""YAML as users expect it: 1e-4 is a number, 010 is ten, yes and no are words, a key given twice is an error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from yaml.nodes import MappingNode
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML speaks YAML 1.1, where 1e-4 is text and no is False; this follows 1.2 in both."""
+    """PyYAML speaks YAML 1.1, where 1e-4 is text, 010 is eight, 1:30 is ninety and no is False; this follows 1.2."""
 
     def construct_mapping(self, node: MappingNode, deep: bool = False) -> dict[Any, Any]:
         """A mapping; raises ``yaml.YAMLError`` for a key that is given twice."""
@@ -25,9 +25,11 @@ class _Loader(yaml.SafeLoader):
 
 
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in rules if not tag.endswith((":float", ":bool", ":timestamp"))]
+    first: [(tag, pattern) for tag, pattern in rules if not tag.endswith((":float", ":int", ":bool", ":timestamp"))]
     for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+_Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^[-+]?[0-9]+$"), list("-+0123456789"))
+_Loader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(loader.construct_scalar(node)))
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
     re.compile(

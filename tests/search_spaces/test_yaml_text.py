@@ -19,6 +19,7 @@ def test_numbers_words_and_booleans():
         "k": "yes",
         "l": 3,
     }
+    assert parse_yaml("[0123, -007, 1:30, 0x1f]") == [123, -7, "1:30", "0x1f"]  # YAML 1.1: 83, -7, 90, 31
     assert isinstance(parse_yaml("1"), int)
     assert isinstance(parse_yaml("1e0"), float)
 
