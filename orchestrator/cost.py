@@ -25,7 +25,7 @@ ASSUMED_FLOPS = {"float32": 10e12, "bfloat16": 25e12, "bfloat16-autocast": 25e12
 ASSUMED_UPDATE_SECONDS = 0.005
 ASSUMED_EVALUATION_SECONDS = 0.1
 ASSUMED_TRIAL_SECONDS = 1.0
-"""Assumed time that an update, an epoch's evaluation and a trial's start in a running worker take whatever the model."""
+"""Assumed time that an update, an epoch's evaluation and a trial's start in a running worker take for any model."""
 
 _BACKWARD = 3.0
 """A training update costs about three forward passes."""
