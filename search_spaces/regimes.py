@@ -189,9 +189,9 @@ REGIMES: dict[str, Regime] = {
         ),
         _regime(
             "kaomoji",
-            "character CNN on emoticons, 204 updates of natural batches",
+            "character CNN on emoticons, 408 updates of natural batches",
             _OWN,
-            **_QUICK | {"epochs": 6, "batch_size": 128, "learning_rate": 1e-2, "sampling": "natural"},
+            **_QUICK | {"epochs": 6, "learning_rate": 1e-2, "sampling": "natural"},
         ),
         _regime("smoke", "a few updates, for tests", _OWN, **_QUICK | {"epochs": 2, "batch_size": 512}),
     )

@@ -14,7 +14,7 @@ from search_spaces.space import load_space
         ("multiclass", 3 * 5 * (1 + 2 * 5 * 5), dict.fromkeys(("airbus-6-lt", "cifar-mammals-5-lt"), 240)),
         ("multilabel", 3 * 5 * (1 + 2 * 5 * 5), {"chexpert-competition-5": 8 * 188}),
         ("large", (1 + 2 * 2) + (1 + 2 * 3 * 2), {"inaturalist-2018": 3 * 3419, "imagenet-lt": 4 * 906}),
-        ("extensions-offline", 4 * 3 * (1 + 2 * 2), {"mnist-lt": 192, "reuters-r52": 96, "kaomoji-16": 6 * 34}),
+        ("extensions-offline", 4 * 3 * (1 + 2 * 2), {"mnist-lt": 192, "reuters-r52": 96, "kaomoji-16": 6 * 68}),
     ],
 )
 def test_presets(preset, trials, totals):
