@@ -76,5 +76,6 @@ def test_what_does_not_fit_is_refused(preset, overrides, expected):
 
 def test_what_fits_several_kinds():
     assert expand(load_space("multiclass", ["losses=ce,hand_till", "seeds=1", "margins=0.5"])).trials
-    natural = expand(load_space("smoke", ["settings.sampling=natural", "seeds=1", "losses=ce", "margins=[]"])).trials.values()
+    smoke = load_space("smoke", ["settings.sampling=natural", "seeds=1", "losses=ce", "margins=[]"])
+    natural = expand(smoke).trials.values()
     assert {(trial.updates_per_epoch, trial.positive_fraction) for trial in natural} == {(-(-2295 // 512), None)}
