@@ -72,7 +72,6 @@ def _disk(data_root: Path) -> dict[str, Any]:
 
 def _data(data_root: Path) -> list[dict[str, Any]]:
     from search_spaces.tasks import TASKS
-
     from trainables.data import can_load, check_task
 
     checks = []
@@ -86,7 +85,6 @@ def _data(data_root: Path) -> list[dict[str, Any]]:
 
 def _weights(data_root: Path) -> list[dict[str, Any]]:
     from search_spaces.models import MODELS
-
     from trainables.models import find_weights
 
     checks = []

@@ -14,9 +14,8 @@ def logs(
     store: StoreOption,
 ) -> None:
     """Print the log of one trial."""
-    from orchestrator.store import open_store
-
     from aucsweep.cli.trials import resolve_trial
+    from orchestrator.store import open_store
 
     opened = open_store(store)
     text = opened.read_log(resolve_trial(opened, trial))

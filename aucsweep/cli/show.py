@@ -18,11 +18,10 @@ def show(
     json: JsonFlag = False,
 ) -> None:
     """Show one trial: configuration, the cells it serves, curve, environment, and its failures if it has any."""
+    from aucsweep.cli.trials import resolve_trial
     from orchestrator.store import open_store
     from search_spaces.expand import expand
     from search_spaces.space import Space
-
-    from aucsweep.cli.trials import resolve_trial
 
     opened = open_store(store)
     trial_id = resolve_trial(opened, trial)
