@@ -49,6 +49,7 @@ def execute(job: Job, store: Store, on_epoch: Callable[[EpochRow], None] | None 
             data_root=job.data_root,
             device=job.device,
             threads=job.threads,
+            workers=job.loaders,
             eval_batch_size=job.eval_batch_size,
             channels_last=job.channels_last,
             compiled=job.compiled,

@@ -36,6 +36,11 @@ class Slots:
         """CPU threads of one trial: its whole cores, at least one."""
         return max(1, int(self.cpus_per_trial))
 
+    @property
+    def loaders(self) -> int:
+        """Processes that decode and augment images ahead of a trial on a GPU: its cores but one; none on a CPU."""
+        return max(0, int(self.cpus_per_trial) - 1) if self.gpus_per_trial > 0 else 0
+
     def describe(self) -> str:
         """In words, such as ``4 trials at once, each on 1 GPU and 1 CPU core``."""
         cores = f"{self.cpus_per_trial:g} CPU core{'s' if self.cpus_per_trial > 1 else ''}"

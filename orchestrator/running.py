@@ -33,7 +33,7 @@ class Job:
 
     ``timeout`` is in seconds. ``cards`` and ``fingerprints`` are those of ``TrialContext``; ``body`` is the function
     that trains, as ``module:name``, called with (config, context). ``save_scores`` keeps the validation and test scores
-    of the selected epoch in the store.
+    of the selected epoch in the store. ``loaders`` processes make batches ahead; the numbers do not depend on them.
     """
 
     config: TrialConfig
@@ -41,6 +41,7 @@ class Job:
     data_root: Path
     device: str = "cpu"
     threads: int = 1
+    loaders: int = 0
     eval_batch_size: int = 256
     timeout: float | None = None
     attempt: int = 1

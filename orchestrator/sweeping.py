@@ -22,6 +22,7 @@ from orchestrator.stopping import Stop
 from orchestrator.store import Store, open_store
 from search_spaces.cards import TaskCard
 from search_spaces.errors import StoreError, UsageError
+from search_spaces.models import MODELS
 from search_spaces.space import Space
 from search_spaces.tasks import task_card
 from search_spaces.trial import TrialConfig
@@ -144,6 +145,8 @@ class Sweep:
                 data_root=data_root(self.settings),
                 device=slots.device,
                 threads=slots.threads,
+                # Texts are tokenised once and kept by the trial's own process, which loaders would do without.
+                loaders=slots.loaders if MODELS[config.model].modality == "image" else 0,
                 eval_batch_size=self.todo.plan.expansion.eval_batch_sizes[config.trial_id],
                 timeout=self.settings["trial_timeout"],
                 attempt=self.todo.attempts.get(config.trial_id, 0) + 1,

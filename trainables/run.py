@@ -197,14 +197,20 @@ def make_update(run: Run, batches: list[tuple[Inputs, Batch]]) -> float:
     return total
 
 
+def _cut(model: BuiltModel) -> int:
+    """How many texts the model's encoder has cut so far, in this process."""
+    return int(getattr(model.encode, "truncated", 0))
+
+
 def evaluate(run: Run) -> dict[str, float]:
     """The row's metrics of the epoch that has just ended; scores are kept while its validation metric is the best.
 
     ``train_auc``, ``val_auc`` and ``test_auc`` are the task's primary metric, ``val_<name>`` and ``test_<name>`` the
     others (``trainables.evaluate.metrics_of``). The training split is scored with the evaluation view, whole (up to
     ``training_rows``), not with the batches it was trained on. A task without a validation split has the test split's
-    values for both. Hypersimplex runs add the thresholds of the training scores (``trainables.thresholds``). Under
-    ``selection: last`` the epochs before the last are not evaluated: their metrics are NaN.
+    values for both. Hypersimplex runs add the thresholds of the training scores (``trainables.thresholds``), models of
+    texts how many of each split were cut to ``max_length`` (``train_truncated`` and so on; not counted when other
+    processes encode). Under ``selection: last`` the epochs before the last are not evaluated: their metrics are NaN.
     """
     config, progress = run.config, run.progress
     if config.selection == "last" and progress.update < config.total_updates:
@@ -212,11 +218,14 @@ def evaluate(run: Run) -> dict[str, float]:
     scores: dict[str, NDArray[Any]] = {}
     truth: dict[str, NDArray[np.int64]] = {}
     metrics: dict[str, dict[str, float]] = {}
-    for name in SPLITS:
+    truncated: dict[str, float] = {}
+    counts_cuts = hasattr(run.model.encode, "truncated") and not run.context.workers
+    for name, short in zip(SPLITS, SHORT, strict=True):
         split: Split = getattr(run.data, name)
         if not len(split.labels):
             continue
         rows = training_rows(len(split.labels), run.card.outputs) if name == "train" else None
+        before = _cut(run.model)
         scores[name] = score_split(
             run.model,
             split,
@@ -229,6 +238,8 @@ def evaluate(run: Run) -> dict[str, float]:
             workers=run.context.workers,
             before_batch=lambda: check_deadline(run),
         )
+        if counts_cuts:
+            truncated[f"{short}_truncated"] = float(_cut(run.model) - before)
         truth[name] = split.labels if rows is None else split.labels[rows]
         metrics[name] = metrics_of(run.card, scores[name], truth[name], name)
     by_threshold = threshold_metrics(run.card, scores, truth) if config.loss == "hypersimplex" else {}
@@ -237,7 +248,7 @@ def evaluate(run: Run) -> dict[str, float]:
     found = {f"{short}_auc": next(iter(metrics[name].values())) for name, short in zip(SPLITS, SHORT, strict=True)}
     for name, short in (("validation", "val"), ("test", "test")):
         found |= {f"{short}_{metric}": value for metric, value in list(metrics[name].items())[1:]}
-    found |= by_threshold
+    found |= by_threshold | truncated
     best = all(found["val_auc"] > row["val_auc"] for row in progress.rows if not math.isnan(row["val_auc"]))
     if best and sum(values.size for values in scores.values()) <= KEPT_AT_MOST:
         progress.scores = {name: torch.from_numpy(values) for name, values in scores.items()}

@@ -238,7 +238,11 @@ def test_compact_keeps_every_row(capsys: pytest.CaptureFixture[str], data_root: 
 
 
 def test_own_task_from_a_csv(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    rows = [f"{'bad' if i % 3 == 0 else 'good'} word{i},{'neg' if i % 3 == 0 else 'pos'}" for i in range(90)]
+    long = " and so on" * 10  # more words than max_length leaves
+    rows = [
+        f"{'bad' if i % 3 == 0 else 'good'} word{i}{long if i % 10 == 0 else ''},{'neg' if i % 3 == 0 else 'pos'}"
+        for i in range(90)
+    ]
     (tmp_path / "texts.csv").write_text("sentence,rating\n" + "\n".join(rows) + "\n")
     (tmp_path / "my-task.yaml").write_text(
         "name: my-task\nmodality: text\nkind: table\nfile: texts.csv\ntext: sentence\nlabel: rating\n"
@@ -255,7 +259,10 @@ def test_own_task_from_a_csv(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     out(capsys, "data", "check", str(tmp_path / "my-task.yaml"), *data)
     store = str(tmp_path / "store")
     assert run(["launch", str(tmp_path / "space.yaml"), "--store", store, *data, "--runner", "local"]) == 0
-    assert set(pd.read_parquet(tmp_path / "store" / "runs")["task"]) == {"my-task"}
+    runs = pd.read_parquet(tmp_path / "store" / "runs")
+    assert set(runs["task"]) == {"my-task"}
+    for further in runs["more_metrics"]:
+        assert sum(json.loads(further)[f"{split}_truncated"] for split in ("train", "val", "test")) == 9
 
 
 def test_doctor_reports_this_machine(capsys: pytest.CaptureFixture[str], data_root: Path) -> None:

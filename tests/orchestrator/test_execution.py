@@ -68,12 +68,19 @@ def test_the_context_is_the_jobs(store: Store, monkeypatch: pytest.MonkeyPatch) 
     patched(monkeypatch, body)
     execute(
         job(
-            store, device="cuda", threads=3, eval_batch_size=99, timeout=50.0, fingerprints={"toy": "x"}, cards={"a": 1}
+            store,
+            device="cuda",
+            threads=3,
+            loaders=2,
+            eval_batch_size=99,
+            timeout=50.0,
+            fingerprints={"toy": "x"},
+            cards={"a": 1},
         ),
         store,
     )
     (context,) = seen
-    assert (context.device, context.threads, context.eval_batch_size) == ("cuda", 3, 99)
+    assert (context.device, context.threads, context.workers, context.eval_batch_size) == ("cuda", 3, 2, 99)
     assert (context.fingerprints, context.cards, context.data_root) == ({"toy": "x"}, {"a": 1}, Path("/data"))
     assert context.deadline is not None
     assert 40 < context.deadline - time.monotonic() <= 50

@@ -77,3 +77,10 @@ def test_threads_device_and_words() -> None:
     assert Slots(1, 1, 4).describe() == "4 trials at once, each on 1 GPU and 1 CPU core"
     assert Slots(0.5, 2, 8).describe() == "8 trials at once, each on 0.5 GPU and 2 CPU cores"
     assert Slots(0, 1, 1).describe() == "1 trial at once on 1 CPU core"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "cpus", "loaders"), [(1, 4, 3), (1, 1, 0), (0.5, 2, 1), (1, 0.5, 0), (0, 4, 0), (2, 8.5, 7)]
+)
+def test_a_trial_on_a_gpu_leaves_all_cores_but_one_to_loaders(gpus: float, cpus: float, loaders: int) -> None:
+    assert Slots(gpus_per_trial=gpus, cpus_per_trial=cpus, concurrent=1).loaders == loaders

@@ -84,8 +84,8 @@ def test_pretrained_half_is_the_papers(matched):
 
 
 def test_matched_offline_size():
-    """Two models, two inits, three seeds; two losses direct and after a fifth of 75 updates."""
+    """Three pairs of model and loss, two inits, three seeds; direct and after a fifth of 75 updates."""
     trials = list(expand(load_space("matched-offline")).trials.values())
-    assert len(trials) == 2 * 2 * 3 * 2 * 2 == 48
+    assert len(trials) == 3 * 2 * 3 * 2
     assert {trial.total_updates for trial in trials} == {3 * max(600 // 24, math.ceil(60 / 8))} == {75}
     assert {trial.warmup_updates for trial in trials if trial.mode == "warmup"} == {15}
