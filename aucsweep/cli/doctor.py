@@ -72,14 +72,14 @@ def _disk(data_root: Path) -> dict[str, Any]:
 
 def _data(data_root: Path) -> list[dict[str, Any]]:
     from search_spaces.tasks import TASKS
-    from trainables.data import can_load, check_task
+    from trainables.data import can_load, task_state
 
     checks = []
     for name, card in TASKS.items():
-        if not can_load(card):
-            continue
-        result = check_task(card, data_root)
-        checks.append(_check(f"data {name}", True if result.ok else None, result.lines[0]))
+        if can_load(card):
+            state = task_state(card, data_root)
+            ready = state in {"prepared", "packaged"}
+            checks.append(_check(f"data {name}", ready or None, state if ready else f"{state}: {card.get}"))
     return checks
 
 
