@@ -32,6 +32,8 @@ os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "1000000000")
 os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+# Ray's own default is 15: a sweep would crawl on a machine where anything else runs.
+os.environ.setdefault("RAY_worker_niceness", "0")
 os.environ.setdefault("RAY_CHDIR_TO_TRIAL_DIR", "0")
 
 import ray
