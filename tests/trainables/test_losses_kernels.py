@@ -196,11 +196,16 @@ def test_the_active_pairs_are_those_of_the_floating_point_difference(
     assert counts.tolist() == [sum(i - j < margin for j in q.tolist()) for i in p.tolist()]
 
 
-@pytest.mark.parametrize("name", SURROGATES)
-@pytest.mark.parametrize(("n", "scale"), [(3000, 0.3), (3000, 3.0), (3000, 60.0), (2500, 3000.0)])
+LARGE = [
+    (name, n, scale)
+    for name in SURROGATES
+    for n, scale in [(3000, 0.3), (3000, 3.0), (3000, 60.0), (2500, 3000.0)]
+    if name != "exponential" or scale < 100  # beyond, the loss overflows float64 either way
+]
+
+
+@pytest.mark.parametrize(("name", "n", "scale"), LARGE)
 def test_fast_equals_the_matrix_on_large_batches(name: str, n: int, scale: float) -> None:
-    if name == "exponential" and scale > 100:
-        pytest.skip("overflows float64 either way")
     random = torch.Generator().manual_seed(n)
     scores = torch.randn(n, dtype=torch.float64, generator=random) * scale
     labels = (torch.arange(n) % 10 == 0).long()
