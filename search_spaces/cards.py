@@ -60,6 +60,11 @@ class TaskCard:
         return KIND_OF_METRIC[self.metric]
 
     @property
+    def weighted(self) -> bool:
+        """Whether the data give each example a weight (a user's own task with a ``weight`` column)."""
+        return "weight" in self.options.get("definition", {})
+
+    @property
     def outputs(self) -> int:
         """Logits a model gives per example: 1 for a binary task, else the number of classes or labels."""
         return 1 if self.kind == "binary" else int(self.options.get("outputs", self.classes))
@@ -93,7 +98,7 @@ class LossCard:
 
     ``params`` maps each parameter beyond the margin to its default and ``rules`` to the values it may have.
     ``pairwise`` is False for CE-like baselines, which run in mode ``ce``. ``kinds`` are the kinds of task it can train
-    (``TaskCard.kind``).
+    (``TaskCard.kind``). ``weighted`` says whether it takes example weights.
     """
 
     name: str
@@ -106,3 +111,4 @@ class LossCard:
     params: Mapping[str, Any] = field(default_factory=dict)
     rules: Mapping[str, Rule] = field(default_factory=dict)
     kinds: tuple[str, ...] = ("binary",)
+    weighted: bool = False
