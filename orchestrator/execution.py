@@ -20,6 +20,7 @@ from orchestrator.running import Job, Outcome
 from orchestrator.scores import score_frame
 from orchestrator.store import Store
 from search_spaces.errors import UsageError
+from search_spaces.own_loss import use_loss_files
 from trainables.context import EpochRow, TrialContext
 
 LOG_LIMIT = 50_000
@@ -60,6 +61,7 @@ def execute(job: Job, store: Store, on_epoch: Callable[[EpochRow], None] | None 
         )
         try:
             with _captured(log):
+                use_loss_files(job.loss_files)
                 result = _resolve(job.body)(config, context)
                 store.record_fingerprint(config.task, result.data_fingerprint)
             best = float(result.rows[result.selected_epoch - 1]["val_auc"])

@@ -34,6 +34,7 @@ class Job:
     ``timeout`` is in seconds. ``cards`` and ``fingerprints`` are those of ``TrialContext``; ``body`` is the function
     that trains, as ``module:name``, called with (config, context). ``save_scores`` keeps the validation and test scores
     of the selected epoch in the store. ``loaders`` processes make batches ahead; the numbers do not depend on them.
+    ``loss_files`` are the space's (``search_spaces.own_loss``).
     """
 
     config: TrialConfig
@@ -51,6 +52,7 @@ class Job:
     save_scores: bool = False
     channels_last: bool = False
     compiled: bool = False
+    loss_files: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def trial_id(self) -> str:

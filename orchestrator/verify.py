@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from search_spaces.expand import Expansion
 
 _FRACTIONS = ("train_auc", "val_auc", "test_auc")
-_SHARED = ("task", "model", "init", "loss", "margin", "seed", "loss_params")
-"""Columns that a cell and the rows of its trial must agree on (``mode`` may differ: a tiny ratio is a direct run)."""
+_SHARED = ("task", "model", "init", "seed")
+"""Columns that a cell and the rows of its trial must agree on. The others may differ, since many cells can name one
+trial (a tiny ratio is a direct run, a loss with parameters is written with them, phases can amount to a plain loss);
+that the trial is the cell's own is in the cell's id."""
 
 
 @dataclass(frozen=True)

@@ -99,6 +99,7 @@ class LossCard:
     ``params`` maps each parameter beyond the margin to its default and ``rules`` to the values it may have.
     ``pairwise`` is False for CE-like baselines, which run in mode ``ce``. ``kinds`` are the kinds of task it can train
     (``TaskCard.kind``). ``weighted`` says whether it takes example weights.
+    ``revision`` is set for a loss of a user's own file only (``search_spaces.own_loss``): it changes with the file.
     """
 
     name: str
@@ -112,3 +113,4 @@ class LossCard:
     rules: Mapping[str, Rule] = field(default_factory=dict)
     kinds: tuple[str, ...] = ("binary",)
     weighted: bool = False
+    revision: str = ""

@@ -13,10 +13,11 @@ from typing import Any
 from search_spaces.batches import balanced_updates, natural_updates, updates_per_epoch, warmup_updates
 from search_spaces.cards import LossCard, ModelCard, TaskCard
 from search_spaces.grid import Grid
-from search_spaces.loss_spec import loss_card, loss_spec
+from search_spaces.loss_spec import loss_spec
 from search_spaces.losses import LOSSES
 from search_spaces.models import MODELS
 from search_spaces.order import launch_order
+from search_spaces.phase_spec import effective_loss, losses_of
 from search_spaces.settings import Settings
 from search_spaces.space import Space
 from search_spaces.tasks import task_card
@@ -77,7 +78,7 @@ def _add_setting(found: _Collected, part: Grid, task: TaskCard, model: ModelCard
     """Add every cell of one (task, model, init) of ``part``."""
     base = _base_fields(part, task, model, init)
     total = base["epochs"] * base["updates_per_epoch"]
-    losses = [loss_card(spec) for spec in part.losses]
+    losses = part.cards()
     pairwise = sum(card.pairwise for card in losses)
     points = pairwise * len(part.warmup_ratios) * max(len(part.margins), 1) + (len(losses) - pairwise)
     found.product += points * len(part.seeds)
@@ -90,7 +91,7 @@ def _add_setting(found: _Collected, part: Grid, task: TaskCard, model: ModelCard
             key = (
                 seed,
                 effective["loss"],
-                tuple(effective["loss_params"].items()),
+                repr(effective["loss_params"]),
                 effective["margin"],
                 effective["warmup_updates"],
             )
@@ -150,6 +151,7 @@ def _base_fields(part: Grid, task: TaskCard, model: ModelCard, init: str) -> dic
         "augmentation": settings.augmentation,
         "sampling": settings.sampling,
         "selection": settings.selection,
+        "example_weights": settings.example_weights,
     }
 
 
@@ -175,15 +177,22 @@ def _effective_fields(loss: LossCard, ratio: float, margin: float | None, total:
             "warmup_updates": 0,
             "switch_scale": None,
             "score_scale": None,
+            "loss_revision": ce.revision,
         }
+    name, params = loss.name, loss.params
+    if name in part.phases:
+        name, params = effective_loss(part.phases[name], total - updates, part.settings.example_weights)
+        if not any(LOSSES[each].has_margin for each in losses_of(name, params)):
+            margin = None
     return {
-        "loss": loss.name,
+        "loss": name,
         "mode": "warmup" if updates else "direct",
         "margin": margin,
-        "loss_params": loss.params,
+        "loss_params": params,
         "warmup_updates": updates,
         "switch_scale": part.settings.switch_scale if updates else None,
         "score_scale": part.settings.score_scale,
+        "loss_revision": "+".join(sorted({LOSSES[each].revision for each in losses_of(name, params)} - {""})),
     }
 
 

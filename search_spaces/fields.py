@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
@@ -97,7 +97,9 @@ def _complaint(detail: Any, model: type[BaseModel], given: Mapping[str, Any]) ->
 
 def _keys_at(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
     for step in location:
-        inner = model.model_fields[str(step)].annotation
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
-            model = inner
+        annotation = model.model_fields[str(step)].annotation
+        for inner in (annotation, *get_args(annotation)):  # a model, or a model or None
+            if isinstance(inner, type) and issubclass(inner, BaseModel):
+                model = inner
+                break
     return list(model.model_fields)

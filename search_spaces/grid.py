@@ -9,19 +9,20 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo
 
 from search_spaces.batches import class_shares
-from search_spaces.cards import TaskCard
+from search_spaces.cards import LossCard, TaskCard
 from search_spaces.errors import nearest
 from search_spaces.fields import Axis, FilledAxis, Number, Whole, Word, complaints, one_of
 from search_spaces.kinds import kind_problems
-from search_spaces.loss_spec import loss_card, loss_spec
+from search_spaces.loss_spec import loss_spec
 from search_spaces.models import MODELS, WITH_FROZEN_WEIGHTS
+from search_spaces.phase_spec import PhaseList, card_of, most_of_margin, read_phases
 from search_spaces.regimes import REGIMES
 from search_spaces.settings import Settings
 from search_spaces.tasks import TASKS
 
 
 def _known_task(value: str, info: ValidationInfo) -> str:
-    names = [*(info.context or {}), *TASKS]
+    names = [*(info.context or {}).get("tasks", ()), *TASKS]
     if value not in names:
         raise ValueError(f"unknown task {value!r}: {nearest(value, names)}")
     return value
@@ -34,8 +35,11 @@ def _known_init(value: str) -> str:
     return value
 
 
-def _known_loss(value: str) -> str:
-    return loss_spec(loss_card(value))
+def _known_loss(value: str, info: ValidationInfo) -> str:
+    context = info.context or {}
+    if value in context.get("broken", ()):  # its phases are a problem of their own
+        return value
+    return loss_spec(card_of(value, context.get("phases", {})))
 
 
 class Grid(BaseModel):
@@ -54,7 +58,13 @@ class Grid(BaseModel):
     warmup_ratios: Axis[Annotated[Number, Field(ge=0, lt=1)]] = ()
     margins: Axis[Annotated[Number, Field(gt=0)]] = ()
     seeds: FilledAxis[Annotated[Whole, Field(ge=0, lt=2**63)]]
+    phases: Mapping[str, PhaseList] = Field(default_factory=dict)
+    """What ``losses`` may name beside the losses there are (``search_spaces.phase_spec``)."""
     settings: Settings
+
+    def cards(self) -> tuple[LossCard, ...]:
+        """The cards of ``losses``, in their order."""
+        return tuple(card_of(spec, self.phases) for spec in self.losses)
 
     def to_dict(self) -> dict[str, Any]:
         """The fields ready for JSON; ``read_grid`` reads them again."""
@@ -72,24 +82,34 @@ class GridReading:
 def read_grid(raw: Mapping[str, Any], cards: Mapping[str, TaskCard]) -> GridReading:
     """Validate one part as written. ``cards`` are the user's own tasks by name. Never raises for wrong contents."""
     settings, wrong = _read_settings(raw.get("regime"), raw.get("settings"))
-    given = {key: value for key, value in raw.items() if key != "settings"}
+    phases, phase_problems = read_phases(raw.get("phases"))
+    wrong += phase_problems
+    broken = {str(name) for name in raw["phases"]} - set(phases) if isinstance(raw.get("phases"), Mapping) else set()
+    given = {key: value for key, value in raw.items() if key not in ("settings", "phases")}
     errors: list[Any] = []
     grid = None
     try:
         # The smoke settings only stand in where the real ones are wrong: then there are problems and no grid.
         stand_in = settings or REGIMES["smoke"].settings
-        grid = Grid.model_validate({**given, "settings": stand_in}, context=dict(cards))
+        grid = Grid.model_validate(
+            {**given, "phases": phases, "settings": stand_in},
+            context={"tasks": cards, "phases": phases, "broken": broken},
+        )
     except ValidationError as error:
         errors = error.errors(include_url=False)
         wrong += [f"{key}: {sentence}" for key, sentence in complaints(error, Grid, raw)]
     axes = _surviving(given, errors)
-    whole = {str(error["loc"][0]) for error in errors}
+    whole = {str(error["loc"][0]) for error in errors} | ({"losses"} if phase_problems else set())
     wrong += _duplicates(given, errors)
     wrong += _misfits(axes, cards)
-    wrong += _margin_problems(axes, whole, settings)
+    losses = [card_of(spec, phases) for spec in axes.get("losses", ()) if spec not in broken]
+    wrong += _margin_problems(axes, losses, whole)
     if settings is not None:
-        wrong += _settings_misfits(axes, cards, settings)
-        wrong += _optimizer_problems(axes, settings)
+        named = {name: phases[name] for name in (loss.name for loss in losses) if name in phases}
+        wrong += _scale_problems(axes, named, settings)
+        wrong += _settings_misfits(axes, losses, cards, settings)
+        wrong += _weight_problems(axes, losses, named, cards, settings)
+        wrong += _optimizer_problems(losses, settings)
     return GridReading(None if wrong else grid, tuple(wrong))
 
 
@@ -161,9 +181,8 @@ def _misfits(axes: Mapping[str, list[Any]], cards: Mapping[str, TaskCard]) -> li
     return problems
 
 
-def _margin_problems(axes: Mapping[str, list[Any]], wrong: set[str], settings: Settings | None) -> list[str]:
+def _margin_problems(axes: Mapping[str, list[Any]], losses: Sequence[LossCard], wrong: set[str]) -> list[str]:
     problems = []
-    losses = [loss_card(spec) for spec in axes.get("losses", ())]
     with_margin = [card.name for card in losses if card.has_margin]
     pairwise = [card.name for card in losses if card.pairwise]
     if with_margin and "margins" not in wrong and not axes.get("margins"):
@@ -173,31 +192,65 @@ def _margin_problems(axes: Mapping[str, list[Any]], wrong: set[str], settings: S
         problems.append(f"margins: given, but no listed loss has one ({names}); remove them or set margins=[]")
     if pairwise and "warmup_ratios" not in wrong and not axes.get("warmup_ratios"):
         problems.append(f"warmup_ratios: empty, but {', '.join(pairwise)} need at least one (0 is direct training)")
-    if settings is not None and settings.score_scale == "sigmoid":
-        for margin in axes.get("margins", ()):
-            if margin > 1:
-                problems.append(
-                    f"margins: {margin:g} is above 1, the largest difference of two sigmoid scores "
-                    "(settings.score_scale=identity compares logits)"
-                )
     return problems
 
 
-def _optimizer_problems(axes: Mapping[str, list[Any]], settings: Settings) -> list[str]:
+def _scale_problems(axes: Mapping[str, list[Any]], phases: Mapping[str, PhaseList], settings: Settings) -> list[str]:
+    """Margins that no two sigmoid scores can reach."""
+    if settings.score_scale != "sigmoid":
+        return []
+    hint = "the largest difference of two sigmoid scores (settings.score_scale=identity compares logits)"
+    problems = [f"margins: {margin:g} is above 1, {hint}" for margin in axes.get("margins", ()) if margin > 1]
+    largest = max((margin for margin in axes.get("margins", ()) if margin <= 1), default=0.0)
+    for name, listed in phases.items():
+        if (reached := most_of_margin(listed) * largest) > 1:
+            problems.append(f"phases.{name}: multiplies the margin {largest:g} to {reached:g}, above 1, {hint}")
+    return problems
+
+
+def _weight_problems(
+    axes: Mapping[str, list[Any]],
+    losses: Sequence[LossCard],
+    phases: Mapping[str, PhaseList],
+    cards: Mapping[str, TaskCard],
+    settings: Settings,
+) -> list[str]:
+    """Example weights that a task does not have or a loss does not take."""
+    asking = {f"phases.{name}" for name, listed in phases.items() if any(phase.weights == "task" for phase in listed)}
+    problems = []
+    if settings.example_weights == "task":
+        asking.add("settings.example_weights")
+        names = ", ".join(card.name for card in losses if not card.weighted)
+        if names:
+            problems.append(f"settings.example_weights: task, but {names} take none; give those a part of their own")
+    known = {**TASKS, **cards}
+    without = ", ".join(name for name in axes.get("tasks", ()) if not known[name].weighted)
+    if without:
+        problems += [
+            f"{key}: needs the weights of the task's data, which {without} has not (a task of your own names a column "
+            "of its table: weight)"
+            for key in sorted(asking)
+        ]
+    return problems
+
+
+def _optimizer_problems(losses: Sequence[LossCard], settings: Settings) -> list[str]:
     """PESG trains the variables of ``aucm``, which no other optimizer does, and knows no other loss."""
-    losses = {loss_card(spec).name for spec in axes.get("losses", ())}
-    others = ", ".join(sorted(losses - {"aucm"}))
+    names = {card.name for card in losses}
+    others = ", ".join(sorted(names - {"aucm"}))
     if settings.optimizer == "pesg" and others:
         return [f"settings.optimizer: pesg trains aucm only, not {others}; give those a part of their own"]
-    if settings.optimizer != "pesg" and "aucm" in losses:
+    if settings.optimizer != "pesg" and "aucm" in names:
         return [f"settings.optimizer: aucm needs pesg, got {settings.optimizer}; give it a part of its own"]
     return []
 
 
-def _settings_misfits(axes: Mapping[str, list[Any]], cards: Mapping[str, TaskCard], settings: Settings) -> list[str]:
+def _settings_misfits(
+    axes: Mapping[str, list[Any]], losses: Sequence[LossCard], cards: Mapping[str, TaskCard], settings: Settings
+) -> list[str]:
     known = {**TASKS, **cards}
     tasks = [known[name] for name in axes.get("tasks", ())]
-    problems = [*_batch_problems(settings), *kind_problems(tasks, axes.get("losses", ()), settings)]
+    problems = [*_batch_problems(settings), *kind_problems(tasks, losses, settings)]
     modalities = {task.modality for task in tasks}
     if modalities == {"text"} and settings.augmentation != "none":
         problems.append(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from search_spaces.cards import TaskCard
-from search_spaces.loss_spec import loss_card
+from search_spaces.cards import LossCard, TaskCard
 from search_spaces.settings import Settings
 
 SAMPLINGS = {
@@ -23,12 +22,11 @@ SCALES = {
 """``score_scale`` by kind of task."""
 
 
-def kind_problems(tasks: Sequence[TaskCard], losses: Sequence[str], settings: Settings) -> list[str]:
+def kind_problems(tasks: Sequence[TaskCard], losses: Sequence[LossCard], settings: Settings) -> list[str]:
     """What does not fit, as sentences that begin with the key to change."""
     problems = []
-    cards = [loss_card(spec) for spec in losses]
     for task in tasks:
-        for loss in cards:
+        for loss in losses:
             if task.kind not in loss.kinds:
                 kinds = " and ".join(loss.kinds)
                 problems.append(f"losses: {loss.name} is for {kinds} tasks, {task.name} is {task.kind}")
@@ -40,7 +38,7 @@ def kind_problems(tasks: Sequence[TaskCard], losses: Sequence[str], settings: Se
                 f"settings.updates_per_epoch: needed, the card of {task.name} does not count its training classes"
             )
         scales = SCALES[task.kind]
-        if settings.score_scale not in scales and any(loss.pairwise for loss in cards):
+        if settings.score_scale not in scales and any(loss.pairwise for loss in losses):
             allowed = " or ".join(scales)
             problems.append(f"settings.score_scale: {settings.score_scale}, but {task.name} is {task.kind}: {allowed}")
         if sum(task.counts["validation"]) == 0 and settings.selection != "last":

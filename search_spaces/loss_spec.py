@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from search_spaces.cards import LossCard
@@ -15,17 +16,18 @@ from search_spaces.losses import LOSSES
 _SPEC = re.compile(r"\s*([^\s()]+)\s*(?:\((.*)\)\s*)?", re.DOTALL)
 
 
-def loss_card(spec: str) -> LossCard:
+def loss_card(spec: str, also: Iterable[str] = ()) -> LossCard:
     """The card of the loss ``spec`` names, its ``params`` those of the spec and for the rest the defaults.
 
-    Raises ``ValueError`` with every problem: an unknown loss, an unknown parameter, a value it may not have.
+    Raises ``ValueError`` with every problem: an unknown loss (``also`` are further names that would have been
+    known), an unknown parameter, a value it may not have.
     """
     match = _SPEC.fullmatch(spec)
     if match is None:
         raise ValueError(f"{spec!r} is no loss: write name or name(parameter=value, ...)")
     name, inside = match.groups()
     if name not in LOSSES:
-        raise ValueError(f"unknown loss {name!r}: {nearest(name, LOSSES)}")
+        raise ValueError(f"unknown loss {name!r}: {nearest(name, [*LOSSES, *also])}")
     card = LOSSES[name]
     if inside is None:
         return card
@@ -44,7 +46,12 @@ def loss_card(spec: str) -> LossCard:
 
 
 def loss_spec(card: LossCard) -> str:
-    """The one way to write ``card``: parameters that differ from their defaults, in the order of the card."""
+    """The one way to write ``card``: parameters that differ from their defaults, in the order of the card.
+
+    Phases of a space are written by their name.
+    """
+    if card.name not in LOSSES:
+        return card.name
     defaults = LOSSES[card.name].params
     changed = [f"{key}={canonical(value)}" for key, value in card.params.items() if value != defaults[key]]
     return f"{card.name}({', '.join(changed)})" if changed else card.name

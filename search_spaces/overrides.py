@@ -11,8 +11,8 @@ from search_spaces.settings import Settings
 from search_spaces.yaml_text import parse_yaml
 
 AXES = ("tasks", "models", "inits", "losses", "warmup_ratios", "margins", "seeds")
-PART_KEYS = ("regime", *AXES, "settings")
-SPACE_KEYS = ("name", "description", "parts", *PART_KEYS)
+PART_KEYS = ("regime", *AXES, "phases", "settings")
+SPACE_KEYS = ("name", "description", "loss_files", "parts", *PART_KEYS)
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def parse_override(text: str) -> Override:
 
 
 def _value(text: str, key: str, value_text: str) -> Any:
-    if key in AXES and not value_text.startswith(("[", "{")):
+    if key in (*AXES, "loss_files") and not value_text.startswith(("[", "{")):
         value_text = f"[{value_text}]"
     try:
         return parse_yaml(value_text)

@@ -40,6 +40,8 @@ class Settings(BaseModel):
     """Parts a batch is split into; a stratified one needs a positive and a negative in each, others two examples."""
     switch_scale: Annotated[Number, Field(gt=0)] = 0.5
     """Factor on the learning rate from the switch to the pairwise loss on."""
+    example_weights: Literal["none", "task"] = "none"
+    """Whether every loss of a run, CE included, weighs examples as their task does (confidence in a noisy label)."""
     max_grad_norm: Annotated[Number, Field(gt=0)] | None = None
     score_scale: Literal["sigmoid", "identity", "log_softmax"] = "sigmoid"
     """What the pairwise losses compare: sigmoid(logit), the logit itself, or its log-softmax over the classes."""

@@ -9,7 +9,7 @@ import copy
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from search_spaces.cards import TaskCard
 from search_spaces.errors import SpaceError, nearest
 from search_spaces.grid import Grid, read_grid
 from search_spaces.overrides import PART_KEYS, SPACE_KEYS, Override, apply_overrides, parse_override, unknown_key
+from search_spaces.own_loss import use_loss_files
 from search_spaces.own_task import load_own_card
 from search_spaces.yaml_text import parse_yaml
 
@@ -30,8 +31,8 @@ _YAML = (".yaml", ".yml")
 class Space:
     """What to run. ``parts`` are grids of their own; equal trials of two parts are one trial.
 
-    ``cards`` holds the user's own tasks by name. ``given`` is what was asked for: the source, the space as written
-    and the overrides.
+    ``cards`` holds the user's own tasks by name, ``loss_files`` the texts of the files of their own losses by file
+    name. ``given`` is what was asked for: the source, the space as written and the overrides.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Space:
     parts: tuple[Grid, ...]
     cards: Mapping[str, TaskCard]
     given: Mapping[str, Any]
+    loss_files: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """The resolved space ready for JSON: complete settings and own tasks' cards, so that nothing else is needed."""
@@ -48,16 +50,19 @@ class Space:
             "parts": [part.to_dict() for part in self.parts],
             "cards": {name: dataclasses.asdict(card) for name, card in self.cards.items()},
             "given": dict(self.given),
+            "loss_files": dict(self.loss_files),
         }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Space:
         """The inverse of ``to_dict``. Raises ``SpaceError`` when this version cannot run it."""
+        loss_files = values.get("loss_files", {})
+        use_loss_files(loss_files)
         cards = {name: _card_from_dict(card) for name, card in values["cards"].items()}
         grids, problems = _read_parts(values["parts"], cards)
         if problems:
             raise SpaceError(f"space {values['name']}", problems)
-        return cls(values["name"], values["description"], grids, cards, values["given"])
+        return cls(values["name"], values["description"], grids, cards, values["given"], loss_files)
 
 
 def preset_names() -> list[str]:
@@ -89,9 +94,14 @@ def load_space(source: str | Path, overrides: Sequence[str] = ()) -> Space:
             changes.append(parse_override(text))
         except ValueError as error:
             problems.append(str(error))
+    listed, folder = raw.get("loss_files"), path.parent
     for change in changes:
         if change.key in words and change.part is None:
             words[change.key] = change.value
+        elif change.key == "loss_files":
+            listed, folder = change.value, Path.cwd()
+    loss_files, file_problems = _read_loss_files(listed, folder)
+    problems += file_problems
     problems += apply_overrides(
         parts, [change for change in changes if change.key in PART_KEYS], lambda tasks: _absolute(tasks, Path.cwd())
     )
@@ -101,13 +111,38 @@ def load_space(source: str | Path, overrides: Sequence[str] = ()) -> Space:
     cards, card_problems = _own_cards(parts)
     problems += card_problems
     grids, grid_problems = _read_parts(parts, cards)
+    if file_problems:  # the losses of a file that cannot be used are unknown, which is no second problem
+        grid_problems = [line for line in grid_problems if "unknown loss" not in line]
     if card_problems:  # a task file that cannot be used leaves its axis empty, which is no second problem
         grid_problems = [line for line in grid_problems if not line.endswith("tasks: empty: give at least one")]
     problems += grid_problems
     if problems:
         raise SpaceError(what, problems)
     given = {"source": str(source), "space": copy.deepcopy(raw), "overrides": list(overrides)}
-    return Space(words["name"], words["description"], grids, cards, given)
+    return Space(words["name"], words["description"], grids, cards, given, loss_files)
+
+
+def _read_loss_files(listed: Any, folder: Path) -> tuple[dict[str, str], list[str]]:
+    """The texts of the files of ``listed`` by file name, their losses known from now on, and the problems."""
+    names = [] if listed is None else listed if isinstance(listed, list) else [listed]
+    texts: dict[str, str] = {}
+    problems = []
+    for name in names:
+        if not isinstance(name, str) or not name.endswith(".py"):
+            problems.append(f"loss_files: should be Python files (.py), got {name!r}")
+            continue
+        file = folder / name
+        if file.name in texts:
+            problems.append(f"loss_files: two files are named {file.name!r}")
+            continue
+        try:
+            texts[file.name] = file.read_text(encoding="utf-8")
+            use_loss_files({file.name: texts[file.name]})
+        except (OSError, UnicodeError) as error:
+            problems.append(f"loss_files: {error}")
+        except SpaceError as error:
+            problems += [f"loss_files: {file.name}: {problem}" for problem in error.problems]
+    return texts, problems
 
 
 def _find(source: str | Path) -> Path:
@@ -141,8 +176,9 @@ def _shape(raw: Mapping[str, Any], path: Path) -> tuple[dict[str, Any], list[dic
             problems.append(f"parts.{index}: expected keys and values")
             continue
         merged = copy.deepcopy({**shared, **part})
-        if isinstance(shared.get("settings"), dict) and isinstance(part.get("settings"), dict):
-            merged["settings"] = {**shared["settings"], **part["settings"]}
+        for key in ("settings", "phases"):
+            if isinstance(shared.get(key), dict) and isinstance(part.get(key), dict):
+                merged[key] = {**shared[key], **part[key]}
         if "tasks" in merged:
             merged["tasks"] = _absolute(merged["tasks"], path.parent)
         parts.append(merged)

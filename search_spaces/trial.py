@@ -20,11 +20,12 @@ PROTOCOL_VERSION = 1
 
 MODES = ("ce", "direct", "warmup")
 
-_ADDED = {"sampling": "stratified", "selection": "best"}
+_ADDED = {"sampling": "stratified", "selection": "best", "example_weights": "none", "loss_revision": ""}
 """Fields added after the first results, with the value every earlier run had: at that value they are left out of a
 configuration as it is hashed and stored, so that those runs keep their ids."""
 
-_NOT_IN_PREFIX = ("loss", "mode", "margin", "loss_params", "warmup_updates", "switch_scale", "score_scale")
+_OWN_LOSS = ("loss", "loss_params", "loss_revision", "margin", "score_scale")
+_NOT_IN_PREFIX = (*_OWN_LOSS, "mode", "warmup_updates", "switch_scale")
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,9 @@ class TrialConfig:
     ``batch_size`` counts the examples of one optimizer update; ``accumulation`` splits them into that many parts.
     ``lr_warmup_updates`` is the linear learning-rate ramp, not to be confused with the CE warm-up.
     ``positive_fraction`` is None unless ``sampling`` is ``stratified``. ``selection`` is ``best`` (evaluated after
-    every epoch, judged by the best one) or ``last`` (evaluated once, at the end).
+    every epoch, judged by the best one) or ``last`` (evaluated once, at the end). ``example_weights`` is ``task`` where
+    the examples have the weights their task gives them. A run with phases of its own has ``loss`` ``phases`` and the
+    list in ``loss_params`` (``search_spaces.phase_spec``). ``loss_revision`` is set for losses of a user's own file.
     """
 
     task: str
@@ -71,6 +74,8 @@ class TrialConfig:
     protocol: int = PROTOCOL_VERSION
     sampling: str = "stratified"
     selection: str = "best"
+    example_weights: str = "none"
+    loss_revision: str = ""
 
     @property
     def total_updates(self) -> int:
@@ -94,7 +99,7 @@ class TrialConfig:
         return values
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields by name, ready for JSON; ``sampling`` and ``selection`` only where they are not the first ones."""
+        """The fields by name, ready for JSON; those of ``_ADDED`` only where they have another value than at first."""
         values = _without_added(dict(zip(_TRIAL_FIELDS, _trial_values(self), strict=True)))
         values["loss_params"] = dict(self.loss_params)
         return values
@@ -107,7 +112,7 @@ class TrialConfig:
 
 def _without_added(values: dict[str, Any]) -> dict[str, Any]:
     for name, first in _ADDED.items():
-        if values[name] == first:
+        if values.get(name) == first:
             del values[name]
     return values
 

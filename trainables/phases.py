@@ -1,43 +1,63 @@
-"""Which objective each update minimises: CE on the logit first, then the pairwise loss on the scores."""
+"""Which objective each update minimises: CE on the logit first, then the run's own loss, or its phases of losses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from search_spaces.errors import TrialError
+from search_spaces.losses import LOSSES
+from search_spaces.phase_spec import PHASED
 from search_spaces.trial import TrialConfig
 from trainables.losses import make_loss
-from trainables.losses.scheduled import ScheduledLoss
-
-Objective = Callable[[Tensor, Tensor], Tensor]
-"""(logits (n,), labels (n,)) -> scalar loss. For several classes logits are (n, C), for several labels both (n, L)."""
+from trainables.losses.common import Loss
+from trainables.losses.surrogates import Surrogate
 
 SCORE_SCALES = ("sigmoid", "identity", "log_softmax")
 
 
+class Objective(Protocol):
+    """What an update minimises: logits (n,), labels (n,) and example weights (n,) or None give a scalar.
+
+    For several classes logits are (n, C), for several labels both are (n, L).
+    """
+
+    def __call__(self, logits: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
+        """The objective of one batch."""
+        ...
+
+
+class Step(NamedTuple):
+    """One update's objective: the name of its loss, and whether it takes the weights of the task's examples."""
+
+    name: str
+    objective: Objective
+    weighted: bool
+
+
+@dataclass(frozen=True)
+class Phase:
+    """The updates up to ``last`` (exclusive), 0-based, and what each of them minimises."""
+
+    last: int
+    at: Callable[[int], Step]
+
+
 @dataclass(frozen=True)
 class Phases:
-    """The objectives of a run: ``ce`` for the first ``ce_updates`` updates, then ``own``, the run's own loss."""
+    """The phases of a run, in order; the last one ends with it."""
 
-    ce_updates: int
-    loss: str
-    ce: Objective
-    own: Objective
+    phases: tuple[Phase, ...]
     module: nn.Module | None = None
     """The run's own loss when it has variables to train and to save (``aucm``)."""
 
-    moving: Callable[[int], Objective] | None = None
-    """The run's own objective by update, where it changes over the phase (``scheduled``)."""
-
-    def at(self, update: int) -> tuple[str, Objective]:
-        """Name and objective of the update made after ``update`` others (0-based)."""
-        if update < self.ce_updates:
-            return "ce", self.ce
-        return self.loss, self.own if self.moving is None else self.moving(update)
+    def at(self, update: int) -> Step:
+        """What the update made after ``update`` others (0-based) minimises."""
+        return next(phase for phase in self.phases if update < phase.last).at(update)
 
 
 def ce_updates(config: TrialConfig) -> int:
@@ -48,54 +68,84 @@ def ce_updates(config: TrialConfig) -> int:
 
 
 def make_phases(config: TrialConfig) -> Phases:
-    """The phases of ``config``. Raises ``TrialError`` for an unknown score scale, ``LossError`` for a loss.
+    """The phases of ``config``.
+
+    Raises ``TrialError`` for an unknown score scale and for phases that do not fill the run, ``LossError`` for a loss.
 
     A baseline that is not pairwise has no score scale and acts on the logits, like CE.
     """
-    own = make_loss(config.loss, margin=config.margin, **config.loss_params)
-    return Phases(
-        ce_updates=ce_updates(config),
-        loss=config.loss,
-        ce=_on_scale(make_loss("ce"), "identity"),
-        own=_on_scale(own, config.score_scale or "identity"),
-        module=own if isinstance(own, nn.Module) else None,
-        moving=_moving(own, config) if isinstance(own, ScheduledLoss) else None,
-    )
-
-
-def _moving(loss: ScheduledLoss, config: TrialConfig) -> Callable[[int], Objective]:
-    """What ``loss`` is at each update: the phase begins at the switch and ends with the run."""
-    first = ce_updates(config)
-
-    def at(update: int) -> Objective:
-        share = (update - first) / (config.total_updates - first)
-
-        def objective(logits: Tensor, labels: Tensor) -> Tensor:
-            wide = _widened(logits)
-            return loss.value(share, wide, _scaled(wide, config.score_scale or "identity"), labels)
-
-        return objective
-
-    return at
-
-
-def _on_scale(loss: Objective, scale: str) -> Objective:
-    """``loss`` applied to the logits (``identity``), their sigmoid or their log-softmax, in float32 or better.
-
-    Half-precision logits are widened first: sigmoids near 0 and 1 and the margins between them lose their order in
-    bfloat16, which keeps 8 bits.
-    """
+    scale = config.score_scale or "identity"
     if scale not in SCORE_SCALES:
         raise TrialError(f"unknown score_scale {scale!r} (allowed: {', '.join(SCORE_SCALES)})")
+    weighted = config.example_weights == "task"
+    ce = Step("ce", _objective(make_loss("ce"), "identity"), weighted)
+    phases = [Phase(ce_updates(config), lambda _: ce)]
+    if config.loss == PHASED:
+        for given in config.loss_params[PHASED]:
+            phases.append(_phase(given, config, first=phases[-1].last))
+        if phases[-1].last != config.total_updates:
+            raise TrialError(f"the phases end at update {phases[-1].last} of {config.total_updates}")
+        return Phases(tuple(phases))
+    loss = make_loss(config.loss, margin=config.margin, **config.loss_params)
+    own = Step(config.loss, _objective(loss, scale), weighted)
+    phases.append(Phase(config.total_updates, lambda _: own))
+    return Phases(tuple(phases), loss if isinstance(loss, nn.Module) else None)
 
-    def objective(logits: Tensor, labels: Tensor) -> Tensor:
-        return loss(_scaled(_widened(logits), scale), labels)
+
+def _phase(given: Mapping[str, Any], config: TrialConfig, first: int) -> Phase:
+    """The phase ``given`` (as ``search_spaces.phase_spec.effective_loss`` writes it), which begins at ``first``."""
+    updates = given["updates"]
+    scale = "identity" if given["loss"] == "ce" else config.score_scale or "identity"
+    weighted = given.get("weights", config.example_weights) == "task"
+    factors, mixture = given.get("margin", (1, 1)), given.get("ce", (0, 0))
+
+    def at(update: int) -> Step:
+        share = (update - first) / (updates - 1) if updates > 1 else 1.0
+        has_margin = LOSSES[given["loss"]].has_margin
+        loss = _loss(given, (config.margin or 0.0) * _between(factors, share) if has_margin else None)
+        return Step(given["loss"], _objective(loss, scale, ce=_between(mixture, share)), weighted)
+
+    return Phase(first + updates, at)
+
+
+def _between(ends: Sequence[float], share: float) -> float:
+    return ends[0] + (ends[1] - ends[0]) * share
+
+
+def _loss(given: Mapping[str, Any], margin: float | None) -> Loss:
+    """The loss of a phase at one moment: over all pairs, or over those it chooses."""
+    if "pairs" not in given:
+        return make_loss(given["loss"], margin=margin, **given["params"])
+    from trainables.losses.selected_pairs import PairSelection, SelectedPairs
+
+    pairs = given["pairs"]
+    selection = PairSelection(
+        negatives=pairs.get("hard_negatives"),
+        max_fpr=pairs.get("max_fpr", 1.0),
+        min_tpr=pairs.get("min_tpr", 0.0),
+        semi_hard=pairs.get("semi_hard", False),
+        budget=pairs.get("budget"),
+    )
+    surrogate = Surrogate(given["loss"], margin, given["params"].get("steepness", 1.0))
+    return SelectedPairs(LOSSES[given["loss"]], surrogate, selection)
+
+
+def _objective(loss: Loss, scale: str, ce: float = 0.0) -> Objective:
+    """``ce`` times CE of the logits and the rest times ``loss`` of the scores, all in float32 or better.
+
+    The scores are the logits (``identity``), their sigmoid or their log-softmax. Half-precision logits are widened
+    first: sigmoids near 0 and 1 and the margins between them lose their order in bfloat16, which keeps 8 bits.
+    """
+    cross_entropy = make_loss("ce")
+
+    def objective(logits: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
+        wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        if ce == 1.0:
+            return cross_entropy(wide, labels, weights)
+        own = loss(_scaled(wide, scale), labels, weights)
+        return ce * cross_entropy(wide, labels, weights) + (1 - ce) * own if ce else own
 
     return objective
-
-
-def _widened(logits: Tensor) -> Tensor:
-    return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def _scaled(logits: Tensor, scale: str) -> Tensor:

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from search_spaces.cards import SPLITS, TaskCard
-from search_spaces.errors import NonFiniteError, TrialError, TrialTimeout
+from search_spaces.errors import DataError, NonFiniteError, TrialError, TrialTimeout
+from search_spaces.phase_spec import losses_of
 from search_spaces.tasks import task_card
 from search_spaces.trial import TrialConfig
 from trainables.checkpoint import Progress, TrainState, capture, restore
@@ -158,24 +160,29 @@ def make_update(run: Run, batches: list[tuple[Inputs, Batch]]) -> float:
 
     Under accumulation the loss is the mean of the micro-batches' losses, by size: for CE that of the undivided batch,
     for a pairwise loss not, since only examples of one micro-batch are compared (it is the mean of their pair means).
-    A natural batch may hold no pair at all: such a micro-batch adds nothing, and without any the update makes no step.
+    Where examples have weights, a micro-batch's size is the sum of its weights. A natural batch may hold no pair at
+    all: such a micro-batch adds nothing, and without any the update makes no step.
     """
     config, update = run.config, run.progress.update
-    name, objective = run.phases.at(update)
+    name, objective, weighted = run.phases.at(update)
     run.model.module.train()
     run.optimizer.zero_grad(set_to_none=True)
     set_learning_rate(run.optimizer, learning_rate(config, update))
     seed_torch("dropout", config.seed, update)
-    size = sum(len(batch.labels) for _, batch in batches)
+    weights = [_weights(run, batch) if weighted else None for _, batch in batches]
+    sizes = [
+        float(len(batch.labels) if some is None else some.sum())
+        for some, (_, batch) in zip(weights, batches, strict=True)
+    ]
     total, pairs = 0.0, False
-    for inputs, batch in batches:
+    for (inputs, batch), of_examples, size in zip(batches, weights, sizes, strict=True):
         logits = run.model.module(to_device(inputs, run.device))
         labels = torch.from_numpy(batch.labels).to(run.device)
         shape = (len(labels),) if run.card.outputs == 1 else (len(labels), run.card.outputs)
         if logits.shape != shape:
             raise TrialError(f"model {config.model!r} gave logits of shape {tuple(logits.shape)}, not {shape}")
         try:
-            loss = objective(logits, labels) * (len(labels) / size)
+            loss = objective(logits, labels, of_examples) * (size / sum(sizes))
         except OneClassError:
             if config.sampling != "natural":
                 raise
@@ -195,6 +202,13 @@ def make_update(run: Run, batches: list[tuple[Inputs, Batch]]) -> float:
     run.optimizer.step()
     after_update(run.optimizer, update + 1, config.total_updates)
     return total
+
+
+def _weights(run: Run, batch: Batch) -> Tensor:
+    """The weights (n,) in float64 that the task gives the examples of ``batch``, on the run's device."""
+    if run.data.train.weights is None:
+        raise DataError(f"example_weights is task, but the data of task {run.config.task!r} have no weights")
+    return torch.from_numpy(run.data.train.weights[batch.indices]).to(run.device)
 
 
 def _cut(model: BuiltModel) -> int:
@@ -242,7 +256,8 @@ def evaluate(run: Run) -> dict[str, float]:
             truncated[f"{short}_truncated"] = float(_cut(run.model) - before)
         truth[name] = split.labels if rows is None else split.labels[rows]
         metrics[name] = metrics_of(run.card, scores[name], truth[name], name)
-    by_threshold = threshold_metrics(run.card, scores, truth) if config.loss == "hypersimplex" else {}
+    projects = "hypersimplex" in losses_of(config.loss, config.loss_params)
+    by_threshold = threshold_metrics(run.card, scores, truth) if projects else {}
     scores.pop("train")
     metrics.setdefault("validation", metrics["test"])
     found = {f"{short}_auc": next(iter(metrics[name].values())) for name, short in zip(SPLITS, SHORT, strict=True)}

@@ -67,7 +67,7 @@ def models(json: JsonFlag = False) -> None:
 
 
 def losses(json: JsonFlag = False) -> None:
-    """List the objectives with formula, pair weight and source."""
+    """List the objectives with formula, pair weight, parameters (defaults), kinds of task and source."""
     from search_spaces.losses import LOSSES
 
     if json:
@@ -75,8 +75,16 @@ def losses(json: JsonFlag = False) -> None:
         return
     emit_columns(
         [
-            [card.name, card.formula, card.weight, ", ".join(card.params) or "-", card.source]
+            [
+                card.name,
+                card.formula,
+                card.weight,
+                ", ".join(f"{name}={value}" for name, value in card.params.items()) or "-",
+                "|".join(card.kinds),
+                "yes" if card.weighted else "no",
+                card.source,
+            ]
             for card in LOSSES.values()
         ],
-        header=["loss", "formula", "pair weight", "parameters", "source"],
+        header=["loss", "formula", "pair weight", "parameters", "tasks", "example weights", "source"],
     )

@@ -40,6 +40,7 @@ def test_task_files(folder, name):
     [
         ("my-space.yaml", 21, 27),
         ("two-parts.yaml", 4 * (3 + 6) + (3 + 6), 45),
+        ("easy-to-hard.yaml", 3 + 3 * 2 * 2 * 3, 39),
         ("complaints-space.yaml", 2 * (5 + 15), 40),
     ],
 )

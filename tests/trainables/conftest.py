@@ -55,6 +55,7 @@ class ToySplit:
 
     def __init__(self, features: NDArray[np.float32], labels: NDArray[np.int64], noise: float):
         self.features, self.labels, self.noise = features, labels, noise
+        self.weights: NDArray[np.float64] | None = None
 
     def fetch(self, indices: NDArray[np.int64], draws: NDArray[np.int64] | None = None) -> Tensor:
         rows = torch.from_numpy(self.features[indices])

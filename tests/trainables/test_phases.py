@@ -47,13 +47,13 @@ def test_ce_acts_on_logits_and_the_pairwise_loss_on_sigmoids(config_of: Make) ->
 
 
 def test_identity_scale_acts_on_raw_logits(config_of: Make) -> None:
-    _, loss = make_phases(config_of(score_scale="identity")).at(7)
+    loss = make_phases(config_of(score_scale="identity")).at(7).objective
     assert loss(LOGITS, LABELS).item() == pytest.approx(naive_squared_hinge(LOGITS.tolist(), 0.5), rel=1e-6)
 
 
 @pytest.mark.parametrize("update", [0, 7])
 def test_half_precision_logits_are_widened_before_the_loss(config_of: Make, update: int) -> None:
-    _, loss = make_phases(config_of()).at(update)
+    loss = make_phases(config_of()).at(update).objective
     half = LOGITS.to(torch.bfloat16).requires_grad_()
     value = loss(half, LABELS)
     assert value.dtype == torch.float32

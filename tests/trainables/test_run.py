@@ -25,6 +25,7 @@ from trainables.checkpoint import TrainState
 from trainables.context import EpochRow, TrialContext
 from trainables.data import Split
 from trainables.device import execution
+from trainables.phases import Phase, Phases, Step
 from trainables.run import advance, prepare_run, run_trial
 from trainables.seeding import permutation, stream_seed
 
@@ -309,15 +310,21 @@ def test_a_divergent_run_names_loss_and_update(
         run_trial(config_of(**(ce_fields | {"learning_rate": 1e38})), toy.context(tmp_path))
 
 
+def own_becomes(monkeypatch: pytest.MonkeyPatch, objective: Any) -> None:
+    """Put ``objective`` in the place of the run's own loss, after the warm-up."""
+    make = run_module.make_phases
+
+    def changed(config: TrialConfig) -> Phases:
+        warm_up, own = make(config).phases
+        return Phases((warm_up, Phase(own.last, lambda _: Step(config.loss, objective, False))))
+
+    monkeypatch.setattr(run_module, "make_phases", changed)
+
+
 def test_a_nan_loss_is_reported_at_its_update_and_stops_before_the_step(
     config_of: Make, toy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make = run_module.make_phases
-
-    def poisoned(config: TrialConfig) -> Any:
-        return dataclasses.replace(make(config), own=lambda logits, labels: logits.mean() * float("nan"))
-
-    monkeypatch.setattr(run_module, "make_phases", poisoned)
+    own_becomes(monkeypatch, lambda logits, labels, weights: logits.mean() * float("nan"))
     rows: list[EpochRow] = []
     with pytest.raises(NonFiniteError, match=r"the squared_hinge loss is nan at update 8 of 15") as caught:
         run_trial(config_of(), toy.context(tmp_path, on_epoch=rows.append))
@@ -328,12 +335,8 @@ def test_a_nan_loss_is_reported_at_its_update_and_stops_before_the_step(
 def test_a_gradient_that_is_not_finite_is_reported_though_the_loss_is(
     config_of: Make, direct_fields: dict[str, Any], toy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make = run_module.make_phases
-
-    def steep(config: TrialConfig) -> Any:  # sqrt has value 0 and slope infinity at 0
-        return dataclasses.replace(make(config), own=lambda logits, labels: (logits * 0).sqrt().sum())
-
-    monkeypatch.setattr(run_module, "make_phases", steep)
+    # sqrt has value 0 and slope infinity at 0
+    own_becomes(monkeypatch, lambda logits, labels, weights: (logits * 0).sqrt().sum())
     with pytest.raises(NonFiniteError, match=r"gradient norm of the squared_hinge loss is nan at update 1 of 15"):
         run_trial(config_of(**direct_fields), toy.context(tmp_path))
 
