@@ -14,17 +14,36 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from search_spaces.cards import SPLITS, TaskCard
 from search_spaces.errors import SpaceError, nearest
-from search_spaces.fields import complaints
+from search_spaces.fields import Whole, Word, complaints
 from search_spaces.identity import content_id
 from search_spaces.own_task_schema import SPLIT_KINDS, FractionSplits, OwnTask, SeedCountSplits, SplitKind
 from search_spaces.tasks import TASKS
 from search_spaces.yaml_text import parse_yaml
+
+_Count = Annotated[Whole, Field(ge=0)]
+
+
+class _Counts(BaseModel):
+    """(negatives, positives) of each split."""
+
+    train: tuple[_Count, _Count]
+    validation: tuple[_Count, _Count]
+    test: tuple[_Count, _Count]
+
+
+class _Prepared(BaseModel):
+    """The contents of ``task.card.json``."""
+
+    definition: Word
+    counts: _Counts
+    fingerprint: Word
+
 
 _WORDS = ("title", "source", "licence")
 _PLACES = ("name", "file", "folder", "images")
@@ -197,12 +216,21 @@ def load_own_card(path: Path) -> TaskCard:
     if not target.is_file():
         raise SpaceError(what, [f"its data were never prepared; {remedy}"])
     try:
-        prepared = json.loads(target.read_text(encoding="utf-8"))
-        counts, fingerprint = prepared["counts"], prepared["fingerprint"]
-        same = prepared["definition"] == definition
-        card = prepared_card(path, counts, str(fingerprint))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise SpaceError(what, [f"{target} cannot be read ({error!r}); {remedy}"]) from error
-    if not same:
+        prepared = _read_prepared(target)
+    except (OSError, ValueError, RecursionError) as error:
+        raise SpaceError(what, [f"{target} cannot be read: {error}; {remedy}"]) from error
+    if prepared.definition != definition:
         raise SpaceError(what, [f"it was changed after its data were prepared; {remedy}"])
-    return card
+    return prepared_card(path, prepared.counts.model_dump(), prepared.fingerprint)
+
+
+def _read_prepared(target: Path) -> _Prepared:
+    """What ``write_card`` wrote; raises ``ValueError`` that names the key and what is expected there."""
+    raw = json.loads(target.read_text(encoding="utf-8"))
+    if not isinstance(raw, dict):
+        raise ValueError("expected a JSON object with definition, counts and fingerprint")
+    try:
+        return _Prepared.model_validate(raw)
+    except ValidationError as error:
+        found = complaints(error, _Prepared, raw)
+    raise ValueError("; ".join(f"{key}: {sentence}" for key, sentence in found))

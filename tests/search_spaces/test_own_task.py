@@ -230,11 +230,39 @@ def test_changed_task_names_the_command(tmp_path):
         load_own_card(path)
 
 
-@pytest.mark.parametrize("text", ["{", "{}", '{"counts": {"train": [1, 2]}, "fingerprint": "x", "definition": "y"}'])
-def test_broken_card_names_the_command(tmp_path, text):
+CARD = {"definition": "y", "counts": {"train": [1, 2], "validation": [3, 4], "test": [5, 6]}, "fingerprint": "x"}
+
+
+@pytest.mark.parametrize(
+    ("card", "named"),
+    [
+        ("{", "Expecting property name"),
+        ("[" * 100_000, "recursion"),
+        ([CARD], "a JSON object with definition, counts and fingerprint"),
+        ("text", "Expecting value"),
+        ({}, "definition: missing; counts: missing; fingerprint: missing"),
+        (CARD | {"fingerprint": None}, "fingerprint: should be a word, got None"),
+        (CARD | {"definition": ["y"]}, "definition: should be a word"),
+        (CARD | {"counts": [1, 2]}, "counts: should be a valid dictionary or"),
+        (CARD | {"counts": {"train": [1, 2]}}, "counts.validation: missing; counts.test: missing"),
+        (CARD | {"counts": CARD["counts"] | {"test": "56"}}, "counts.test: should be a valid tuple"),
+        (CARD | {"counts": CARD["counts"] | {"test": [5]}}, "counts.test.1: missing"),
+        (CARD | {"counts": CARD["counts"] | {"test": [5, "6"]}}, "counts.test.1: should be a whole number, got '6'"),
+        (CARD | {"counts": CARD["counts"] | {"test": [5, -6]}}, "counts.test.1: should be greater than or equal to 0"),
+    ],
+)
+def test_broken_card_names_the_key_and_the_command(tmp_path, card, named):
     path = write(tmp_path, TABLE)
+    text = card if isinstance(card, str) else json.dumps(card)
     (tmp_path / "mine.card.json").write_text(text)
-    with pytest.raises(SpaceError, match=r"cannot be read .* run: aucsweep data prepare"):
+    with pytest.raises(SpaceError, match=rf"mine\.card\.json cannot be read: .*({named}).*run: aucsweep data prepare"):
+        load_own_card(path)
+
+
+def test_a_card_of_the_right_shape_is_of_another_definition(tmp_path):
+    path = write(tmp_path, TABLE)
+    (tmp_path / "mine.card.json").write_text(json.dumps(CARD))
+    with pytest.raises(SpaceError, match="changed after its data were prepared"):
         load_own_card(path)
 
 

@@ -183,6 +183,7 @@ def test_a_damaged_store_is_named(tmp_path):
     path = write_images(tmp_path)
     folder = prepare_task(path, tmp_path).path
     card = load_own_card(path)
+    manifest = json.loads((folder / "manifest.json").read_text())
     whole = (folder / "images.bin").read_bytes()
     (folder / "images.bin").write_bytes(whole[:-1])
     with pytest.raises(DataError, match=r"images\.bin: \d+ bytes where the manifest says"):
@@ -194,6 +195,16 @@ def test_a_damaged_store_is_named(tmp_path):
     (folder / "manifest.json").write_text("{")
     with pytest.raises(DataError, match=r"manifest\.json: not readable"):
         load_task(card, seed=0, data_root=tmp_path)
+    for content, named in (
+        ([manifest], "expected a JSON object"),
+        (manifest | {"format": 0}, "format 0, this version reads 1"),
+        (manifest | {"recipe": None}, "recipe should be a text, got None"),
+        (manifest | {"notes": "none"}, "notes should be a list, got 'none'"),
+        (manifest | {"bytes": "12"}, "bytes should be a whole number, got '12'"),
+    ):
+        (folder / "manifest.json").write_text(json.dumps(content))
+        with pytest.raises(DataError, match=rf"manifest\.json: {named}"):
+            load_task(card, seed=0, data_root=tmp_path)
     shutil.rmtree(folder)
     with pytest.raises(DataError, match=r"is not prepared under .* aucsweep data prepare pets"):
         load_task(card, seed=0, data_root=tmp_path)

@@ -33,6 +33,13 @@ from trainables.data.examples import Index
 FORMAT = 1
 MANIFEST, INDEX, IMAGES, VIEWS = "manifest.json", "index.parquet", "images.bin", "views.bin"
 
+_KEYS: dict[str, tuple[type, str]] = {
+    "recipe": (str, "a text"),
+    "fingerprint": (str, "a text"),
+    "notes": (list, "a list"),
+}
+_IMAGE_KEYS = ("bytes", "channels", "view_size")
+
 
 @dataclass(frozen=True)
 class Pool:
@@ -100,13 +107,22 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path}: not readable ({error}); delete {folder} and prepare the task again") from error
+    if not isinstance(manifest, dict):
+        raise DataError(f"{path}: expected a JSON object; delete {folder} and prepare the task again")
     if manifest.get("format") != FORMAT:
         raise DataError(
             f"{path}: format {manifest.get('format')!r}, this version reads {FORMAT}; prepare the task again"
         )
+    images = {key: (int, "a whole number") for key in _IMAGE_KEYS if (folder / IMAGES).exists()}
+    for key, (kind, expected) in (_KEYS | images).items():
+        if not isinstance(manifest.get(key), kind) or isinstance(manifest[key], bool):
+            raise DataError(
+                f"{path}: {key} should be {expected}, got {manifest.get(key)!r}; delete {folder} and prepare the task "
+                "again"
+            )
     return manifest
 
 
@@ -129,7 +145,7 @@ def read_pool(folder: Path, manifest: dict[str, Any]) -> Pool:
     fingerprint = index.fingerprint()
     if fingerprint != manifest["fingerprint"]:
         raise DataError(f"{folder / INDEX}: not the rows the manifest describes; prepare the task again")
-    notes = tuple(manifest.get("notes", ()))
+    notes = tuple(manifest["notes"])
     if "text" in table.column_names:
         texts = table["text"].to_pylist()
         if "text_b" in table.column_names:
