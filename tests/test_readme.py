@@ -65,9 +65,17 @@ def test_counts_in_the_readme() -> None:
 
 
 def test_own_task_in_the_readme_is_the_one_of_the_docs() -> None:
-    (text,) = blocks(README, "yaml")
+    (text,) = [block for block in blocks(README, "yaml") if "modality" in block]
     documented = [yaml.safe_load(block) for block in blocks((ROOT / "docs" / "spaces.md").read_text(), "yaml")]
     assert yaml.safe_load(text) in documented
+
+
+def test_phases_in_the_readme(tmp_path: Path) -> None:
+    (text,) = [block for block in blocks(README, "yaml") if "phases" in block]
+    grid = yaml.safe_load((ROOT / "search_spaces" / "presets" / "quickstart.yaml").read_text())
+    (tmp_path / "space.yaml").write_text(yaml.safe_dump({**grid, **yaml.safe_load(text)}))
+    trials = expand(load_space(tmp_path / "space.yaml", ["seeds=1", "margins=0.5", "warmup_ratios=0"])).trials.values()
+    assert sorted({trial.loss for trial in trials}) == ["ce", "phases", "squared_hinge"]
 
 
 def test_own_loss_in_the_readme(monkeypatch: pytest.MonkeyPatch) -> None:
