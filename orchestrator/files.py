@@ -20,6 +20,8 @@ import fsspec
 
 from search_spaces.errors import StoreError
 
+_MUTEX = ".mutex"
+
 _BATCH = 512
 """Objects fetched together from an object store; fsspec reads them concurrently."""
 
@@ -123,7 +125,8 @@ class Files:
     def names(self, folder: str, hidden: bool = False) -> list[str]:
         """Sorted names of the files directly in ``folder`` (without it), or of the hidden ones; [] if it is missing.
 
-        A folder that is named like a Parquet file is among them, so that who reads it can say that it is none.
+        A folder that is named like a Parquet file is among them, so that who reads it can say that it is none. Raises
+        ``StoreError`` when ``folder`` is no folder, or may not be read.
         """
         if self.local is not None:
             try:
@@ -131,6 +134,8 @@ class Files:
                     found = [entry.name for entry in entries if entry.is_file() or entry.name.endswith(".parquet")]
             except FileNotFoundError:
                 return []
+            except OSError as error:
+                raise StoreError(f"{self.path(folder)} cannot be listed: {error.strerror or error}") from error
         else:
             self._fs.invalidate_cache()
             try:
@@ -151,6 +156,22 @@ class Files:
         """Make a folder where folders exist; object stores have none."""
         if self.local is not None:
             (self.local / name).mkdir(parents=True, exist_ok=True)
+
+    def absent(self, folders: Iterable[str]) -> tuple[Path, ...]:
+        """Of ``folders``, the root, the folders above it and our mutex: those not there, inner ones first."""
+        if self.local is None:
+            return ()
+        places = [self.local / _MUTEX, *(self.local / name for name in folders), self.local, *self.local.parents]
+        return tuple(place for place in places if not place.exists())
+
+    def remove_empty(self, places: Iterable[Path]) -> None:
+        """Remove those of ``absent`` that are there by now, unless something lies in them."""
+        for place in places:
+            with contextlib.suppress(OSError):
+                if place.is_dir():
+                    place.rmdir()
+                else:
+                    place.unlink()
 
     def remove(self, name: str) -> None:
         """Remove the file ``name`` if it is there."""
@@ -194,7 +215,7 @@ class Files:
             return
         import fcntl
 
-        handle = os.open(self.local / ".mutex", os.O_RDWR | os.O_CREAT, 0o666)
+        handle = os.open(self.local / _MUTEX, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             with contextlib.suppress(OSError):
                 fcntl.flock(handle, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""launch, resume and retry: plan, lock the store, check the machines, run what is pending, say how it ended."""
+"""launch, resume and retry: lock the store, plan, check the machines, run what is pending, say how it ended."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
 
+from orchestrator.files import Files
 from orchestrator.lock import StoreLock
 from orchestrator.options import Options, complete, make_runner
 from orchestrator.progress import Tally, duration, make_progress
+from orchestrator.recording import Record, nothing_left
 from orchestrator.running import Halt, Runner
 from orchestrator.stopping import Stop
-from orchestrator.store import Store, open_store, store_exists
-from orchestrator.sweeping import Sweep, survey
-from search_spaces.errors import FAILURE_KINDS, UsageError, nearest
-from search_spaces.expand import expand
+from orchestrator.store import Store, open_store
+from orchestrator.sweep_file import SWEEP
+from orchestrator.sweeping import Sweep, Todo, survey
+from search_spaces.errors import FAILURE_KINDS, AucsweepError, StoreError, UsageError, nearest
 from search_spaces.space import Space, load_space
 
 __all__ = ["LaunchResult", "Options", "launch", "resume", "retry"]
@@ -48,18 +50,19 @@ class LaunchResult:
 def launch(space: Space | str | Path, store: Store | str | Path, **options: Unpack[Options]) -> LaunchResult:
     """Run every trial of ``space`` that ``store`` lacks; the store is made where there is none.
 
-    Raises ``UsageError`` (``SpaceError``, ``StoreError``, ``LockedError``) before anything was started.
+    Raises ``UsageError`` (``SpaceError``, ``StoreError``, ``LockedError``) before anything was started, and leaves no
+    trace then.
     """
     settings = complete(options)
     if not isinstance(space, Space):
         space = load_space(space)
     if settings["data_root"] is None:
         raise UsageError("launch needs data_root, the folder where prepared data and weights lie")
-    if isinstance(store, str | Path):
-        if not store_exists(store):
-            expand(space)  # a space that cannot be run must not leave an empty store behind
-        store = open_store(store, create=True)
-    return _carry_out(space, store, settings, f"launch {space.name}")
+    command = f"launch {space.name}"
+    if isinstance(store, Store):
+        return _carry_out(space, store, settings, command)
+    with nothing_left(Files(store)) as new:
+        return _carry_out(space, open_store(store, create=True), settings, command, new=new)
 
 
 def resume(store: Store | str | Path, **options: Unpack[Options]) -> LaunchResult:
@@ -79,35 +82,54 @@ def retry(store: Store | str | Path, *, kind: str | None = None, **options: Unpa
     return _carry_out(space, opened, settings, f"retry {space.name}", kinds=FAILURE_KINDS if kind is None else (kind,))
 
 
-def _carry_out(space: Space, store: Store, settings: Options, command: str, kinds: Sequence[str] = ()) -> LaunchResult:
-    """Run the pending trials or, given ``kinds``, the failed ones of these kinds."""
+def _carry_out(
+    space: Space, store: Store, settings: Options, command: str, *, kinds: Sequence[str] = (), new: bool = False
+) -> LaunchResult:
+    """Run the pending trials or, given ``kinds``, the failed ones of these kinds. ``new``: made for this launch."""
     began = time.monotonic()
     stop = Stop(settings["time_budget"])
     shown = make_progress(settings["progress"])
     lock = StoreLock(store, command, on_lost=lambda: stop.now("another launcher has taken the store over"))
-    runner = make_runner(settings)
-    with shown, stop, lock, ExitStack() as machines, ThreadPoolExecutor(1) as pool:
+    with shown, stop, lock, ExitStack() as machines:
         if lock.taken_over is not None:
             shown.note(lock.taken_over)
-        planning = pool.submit(survey, space, store, kinds)
-        wait([planning], _PATIENCE_SECONDS)
-        if early := not planning.done():
-            _claim(machines, runner, stop)
-        todo = planning.result()
-        for file in todo.plan.broken:
-            shown.note(f"broken file {file.path}: {file.reason}; its trials count as not done")
-        sweep = Sweep(space, store, settings, todo, lock, stop, shown)
-        if todo.trials and stop() is Halt.NO and (early or _claim(machines, runner, stop)):
-            try:
-                sweep.run(runner, command)
-            except OSError as error:  # a full disk, a file system that is gone: what is stored stays, the rest is left
-                stop.now(f"stopped, since the store cannot be written: {error}")
-        else:
-            sweep.record(command)
+        record = Record(store, space, settings, command, lock=lock, new=new)
+        record.announce()
+        try:
+            runner = make_runner(settings)
+            todo, claimed = _prepare(space, store, kinds, machines, runner, stop)
+            for file in todo.plan.broken:
+                shown.note(f"broken file {file.path}: {file.reason}; its trials count as not done")
+            sweep = Sweep(space, store, settings, todo, lock, stop, shown)
+            fingerprints = sweep.check_nodes(runner) if claimed else {}
+        except Exception:
+            record.take_back()
+            raise
+        # From here on trials run, and no error means that nothing was started: what is stored stays, the rest is left.
+        try:
+            record.complete(todo, runner.slots if claimed else None)
+            if claimed:
+                sweep.run(runner, fingerprints)
+        except (AucsweepError, OSError) as error:  # a full disk, a file system or all machines gone, an edited store
+            stop.now(f"stopped: {error}")
         machines.close()
         result = _result(todo.tally, stop, store, time.monotonic() - began)
         shown.note(result.message)
     return result
+
+
+def _prepare(
+    space: Space, store: Store, kinds: Sequence[str], machines: ExitStack, runner: Runner, stop: Stop
+) -> tuple[Todo, bool]:
+    """What is to be done, and whether the machines for it were claimed."""
+    with ThreadPoolExecutor(1) as pool:
+        planning = pool.submit(survey, space, store, kinds)
+        wait([planning], _PATIENCE_SECONDS)
+        early = not planning.done() and _claim(machines, runner, stop)
+        todo = planning.result()
+    if not todo.trials or stop() is not Halt.NO:
+        return todo, False
+    return todo, early or _claim(machines, runner, stop)
 
 
 def _claim(machines: ExitStack, runner: Runner, stop: Stop) -> bool:
@@ -143,17 +165,21 @@ def _saved(store: Store | str | Path, options: Options) -> tuple[Store, Space, O
     """The store, the space it was launched with last, and the options completed by that launch's."""
     settings = complete(options)
     opened = store if isinstance(store, Store) else open_store(store)
-    sweep = opened.read_sweep()
-    resolved = (sweep.get("space") or {}).get("resolved")
-    if resolved is None:
+    space = opened.read_space()
+    if space is None:
         raise UsageError(f"nothing was launched on the store {opened.uri} yet: use aucsweep launch SPACE --store ...")
-    last = sweep["launches"][-1]
+    last = (opened.read_sweep().get("launches") or [{}])[-1]
     if settings["data_root"] is None:
+        if last.get("data_root") is None:
+            raise StoreError(
+                f"{opened.files.path(SWEEP)}: the last of launches should name its data_root, and does not: give "
+                "--data-root"
+            )
         settings["data_root"] = Path(last["data_root"])
     if settings["save_scores"] is None:
-        settings["save_scores"] = last.get("save_scores", False)
+        settings["save_scores"] = bool(last.get("save_scores"))
     if settings["channels_last"] is None:
-        settings["channels_last"] = last.get("channels_last", False)
+        settings["channels_last"] = bool(last.get("channels_last"))
     if settings["compiled"] is None:
-        settings["compiled"] = last.get("compiled", False)
-    return opened, Space.from_dict({**resolved, "given": sweep["space"]["given"]}), settings
+        settings["compiled"] = bool(last.get("compiled"))
+    return opened, space, settings

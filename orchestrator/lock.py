@@ -35,6 +35,8 @@ STALE_SECONDS = 120.0
 
 _TICK_SECONDS = 2.0
 _SETTLE_SECONDS = 2.0
+_YEAR_9999 = 253_370_764_800
+"""In epoch seconds; what lies beyond is no date to Python."""
 
 Holder = dict[str, Any]
 """The content of ``lock.json``: token, host, namespace, pid, pid_started, user, command, started_at and heartbeat_at
@@ -42,20 +44,37 @@ Holder = dict[str, Any]
 
 
 def read_lock(store: Store) -> Holder | None:
-    """Who holds the store now, stale or not; None when nobody does."""
+    """Who holds the store now, stale or not; None when nobody does.
+
+    A file that is not what we write names nobody, and is taken over as stale. Raises ``StoreError`` when it is there
+    and cannot be read, for then nobody can tell whether a launcher is at work.
+    """
     for _ in range(5):
         try:
             holder = json.loads(store.files.read(LOCK))
         except FileNotFoundError:
             return None
-        except ValueError:
+        except OSError as error:
+            raise StoreError(
+                f"{store.files.path(LOCK)} cannot be read: {error.strerror or error}; it should be a file that a "
+                "launcher writes: remove it if none is at work"
+            ) from error
+        except (ValueError, RecursionError):
             time.sleep(0.05)  # an object store may show a put in progress; locally a lock is never seen half written
             continue
-        if isinstance(holder, dict) and all(
-            isinstance(holder.get(name) or 0.0, int | float) for name in ("heartbeat_at", "started_at")
-        ):
+        if isinstance(holder, dict) and _is_readable(holder):
             return holder
     return {"token": None, "command": "unknown (lock.json is not readable)", "heartbeat_at": 0.0}
+
+
+def _is_readable(holder: Holder) -> bool:
+    times = [holder.get(name) or 0.0 for name in ("heartbeat_at", "started_at")]
+    running = holder.get("running") or []
+    return (
+        all(isinstance(at, int | float) and 0 <= at < _YEAR_9999 for at in times)
+        and isinstance(running, list)
+        and all(isinstance(trial_id, str) for trial_id in running)
+    )
 
 
 def is_alive(holder: Holder, now: float | None = None) -> bool:
@@ -128,7 +147,7 @@ class StoreLock:
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
-        with contextlib.suppress(OSError), self._store.files.mutex():
+        with contextlib.suppress(OSError, StoreError), self._store.files.mutex():
             if not self.lost and (read_lock(self._store) or {}).get("token") == self._holder["token"]:
                 self._store.files.remove(LOCK)
 
@@ -186,7 +205,9 @@ class StoreLock:
             if self._changed.is_set() or time.monotonic() - last >= self._heartbeat_seconds:
                 self._changed.clear()
                 last = time.monotonic()
-                with contextlib.suppress(OSError):  # a file system that is away for a moment must not end a sweep
+                with contextlib.suppress(
+                    OSError, StoreError
+                ):  # a file system that is away for a moment must not end a sweep
                     self._write_heartbeat()
                 if self.lost:
                     if self._on_lost is not None:

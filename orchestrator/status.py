@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.lock import Holder, describe, is_alive, read_lock
+from orchestrator.sweep_file import SWEEP, saved_space
 from search_spaces.expand import expand
-from search_spaces.space import Space
 
 if TYPE_CHECKING:
     from orchestrator.store import Scan, Store
@@ -81,7 +81,7 @@ def store_status(store: Store, *, now: float | None = None) -> Status:
         holder = None
 
     done = {trial for trial in tasks if trial in scan.done}
-    running = {trial for trial in (holder or {}).get("running", ()) if trial in tasks and trial not in done}
+    running = {trial for trial in ((holder or {}).get("running") or ()) if trial in tasks and trial not in done}
     failed = {trial for trial in tasks if trial in latest and trial not in done and trial not in running}
     states = Counter(
         (task, "done" if key in done else "running" if key in running else "failed" if key in failed else "pending")
@@ -111,18 +111,19 @@ def store_status(store: Store, *, now: float | None = None) -> Status:
 
 def _wanted(store: Store) -> dict[str, str]:
     """The task of each wanted trial: of the space launched last or, before any launch, of every cell in the store."""
-    resolved = (store.read_sweep().get("space") or {}).get("resolved")
-    if resolved is not None:
-        return _expanded(json.dumps(resolved, sort_keys=True))
+    space = store.read_sweep().get("space")
+    if space:
+        return _expanded(json.dumps(space, sort_keys=True), store.files.path(SWEEP))
     cells = store.read_cells()
     return dict(zip(cells["trial_id"], cells["task"], strict=True))
 
 
 @functools.lru_cache(maxsize=4)
-def _expanded(resolved: str) -> dict[str, str]:
+def _expanded(space: str, path: str) -> dict[str, str]:
     # ``status --watch`` asks every few seconds; expanding the paper's grid takes about one of them.
-    space = Space.from_dict(json.loads(resolved))
-    return {key: trial.task for key, trial in expand(space).trials.items()}
+    saved = saved_space({"space": json.loads(space)}, path)
+    assert saved is not None
+    return {key: trial.task for key, trial in expand(saved).trials.items()}
 
 
 def _rate(scan: Scan, tasks: dict[str, str], holder: Holder | None, now: float) -> float | None:

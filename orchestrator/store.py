@@ -38,6 +38,7 @@ from orchestrator.schema import (
     conform,
     run_table,
 )
+from orchestrator.sweep_file import SWEEP, parse_sweep, saved_space
 from search_spaces.errors import FAILURE_KINDS, DataError, StoreError
 from search_spaces.trial import Cell, TrialConfig
 
@@ -45,14 +46,14 @@ if TYPE_CHECKING:
     from orchestrator.compact import CompactResult
     from orchestrator.verify import Finding
     from search_spaces.expand import Expansion
+    from search_spaces.space import Space
 
 __all__ = ["BrokenFile", "Failure", "Scan", "Store", "open_store", "store_exists"]
 
-SWEEP = "sweep.json"
 CELLS = "cells.parquet"
 QUARANTINE = "quarantine"
 
-_FOLDERS = (runs.FOLDER, attempts.FOLDER, "logs")
+FOLDERS = (runs.FOLDER, attempts.FOLDER, "logs")
 
 
 def store_exists(uri: str | Path) -> bool:
@@ -63,15 +64,15 @@ def store_exists(uri: str | Path) -> bool:
 def open_store(uri: str | Path, *, create: bool = False) -> Store:
     """The store at a path or fsspec URI; with ``create``, an empty one is made where there is none.
 
-    Raises ``StoreError`` when there is none (and not ``create``), when it cannot be written or read, and when its
-    schema version is not ours.
+    Raises ``StoreError`` when there is none (and not ``create``), when it cannot be written or read, when its
+    schema version is not ours, and when its ``sweep.json`` is not what we wrote.
     """
     files = Files(uri)
     try:
         if not files.exists(SWEEP):
             if not create:
                 raise StoreError(f"no store at {files.uri} (it has no {SWEEP}); `aucsweep launch` makes one")
-            for folder in _FOLDERS:
+            for folder in FOLDERS:
                 files.make_folder(folder)
             first = {"schema_version": SCHEMA_VERSION, "created_at": _now().isoformat(), "launches": []}
             with contextlib.suppress(FileExistsError):  # another process made it in this moment, which is as good
@@ -79,12 +80,7 @@ def open_store(uri: str | Path, *, create: bool = False) -> Store:
     except OSError as error:
         raise StoreError(f"cannot {'make or ' if create else ''}open a store at {files.uri}: {error}") from error
     store = Store(files)
-    found = store.read_sweep().get("schema_version")
-    if found != SCHEMA_VERSION:
-        raise StoreError(
-            f"the store {files.uri} has schema version {found}, this aucsweep reads and writes version "
-            f"{SCHEMA_VERSION}: use the aucsweep that wrote it, or another store"
-        )
+    store.read_sweep()
     return store
 
 
@@ -104,18 +100,22 @@ class Store:
     # The sweep and its cells
 
     def read_sweep(self) -> dict[str, Any]:
-        """The content of ``sweep.json``, with the fingerprints recorded so far."""
+        """The content of ``sweep.json``, with the fingerprints recorded so far.
+
+        Raises ``StoreError`` when the file is gone, unreadable or not what we wrote (``orchestrator.sweep_file``).
+        """
+        path = self.files.path(SWEEP)
         try:
-            sweep = json.loads(self.files.read(SWEEP))
+            data = self.files.read(SWEEP)
         except FileNotFoundError:
             raise StoreError(f"no store at {self.uri}: {SWEEP} is gone") from None
         except OSError as error:
-            raise StoreError(f"{self.files.path(SWEEP)} cannot be read: {error.strerror}") from error
-        except ValueError as error:
-            raise StoreError(f"{self.files.path(SWEEP)} is not readable JSON: {error}") from error
-        if not isinstance(sweep, dict):
-            raise StoreError(f"{self.files.path(SWEEP)} holds no JSON object")
-        return {str(key): value for key, value in sweep.items()} | {"fingerprints": self.fingerprints()}
+            raise StoreError(f"{path} cannot be read: {error.strerror or error}") from error
+        return parse_sweep(data, path) | {"fingerprints": self.fingerprints()}
+
+    def read_space(self) -> Space | None:
+        """The space launched last, None before any launch; raises ``StoreError`` when it cannot be run any more."""
+        return saved_space(self.read_sweep(), self.files.path(SWEEP))
 
     def write_sweep(self, sweep: Mapping[str, Any]) -> None:
         """Replace ``sweep.json``; the schema version and the fingerprints are filled in."""
@@ -244,6 +244,8 @@ class Store:
             return self.files.read(_log_name(trial_id)).decode(errors="backslashreplace")
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise StoreError(f"{self.log_path(trial_id)} cannot be read: {error.strerror or error}") from error
 
     def write_scores(self, trial_id: str, scores: pd.DataFrame) -> None:
         """Store the scores of a trial's selected epoch."""
@@ -252,29 +254,32 @@ class Store:
         self.files.write(f"scores/{runs.run_name(trial_id)}", sink.getvalue())
 
     def read_scores(self, trial_id: str) -> pd.DataFrame | None:
-        """The scores of a trial's selected epoch, None when none are stored."""
+        """The scores of a trial's selected epoch, None when none are stored; ``StoreError`` when not readable."""
+        name = f"scores/{runs.run_name(trial_id)}"
         try:
-            data = self.files.read(f"scores/{runs.run_name(trial_id)}")
+            data = self.files.read(name)
+            frame: pd.DataFrame = pq.read_table(pa.BufferReader(data)).to_pandas()
         except FileNotFoundError:
             return None
-        frame: pd.DataFrame = pq.read_table(pa.BufferReader(data)).to_pandas()
+        except (OSError, pa.ArrowException) as error:
+            raise StoreError(f"{self.files.path(name)} cannot be read: {error}") from error
         return frame
 
     # Data fingerprints: a file per task, so that workers on many nodes need no common lock
 
     def record_fingerprint(self, task: str, fingerprint: str) -> None:
         """Record the data a task was trained on; raises ``DataError`` when the store has other data for it."""
-        name = f"fingerprints/{urllib.parse.quote(task, safe='')}.json"
+        name = _fingerprint_name(task)
         content = {"task": task, "fingerprint": fingerprint, "hostname": socket.gethostname()}
         try:
-            recorded = _fingerprint_entry(self.files.read(name))
-        except (FileNotFoundError, BrokenFileError) as error:
-            if isinstance(error, BrokenFileError):
+            recorded = _fingerprint_entry(name, self.files.read(name))
+        except (FileNotFoundError, IsADirectoryError, BrokenFileError) as error:
+            if not isinstance(error, FileNotFoundError):
                 with contextlib.suppress(FileNotFoundError):  # another worker has moved it
                     self.set_aside(name)
             with contextlib.suppress(FileExistsError):  # another worker was first: what it wrote is read below
                 self.files.create(name, _json_bytes(content))
-            recorded = _fingerprint_entry(self.files.read(name))
+            recorded = _fingerprint_entry(name, self.files.read(name))
         if recorded["fingerprint"] != fingerprint:
             raise DataError(
                 f"the data of task {task} have fingerprint {fingerprint}, but this store's trials were trained on "
@@ -293,7 +298,7 @@ class Store:
         for name, data in self.files.read_many([f"fingerprints/{name}" for name in names]):
             if data is not None:
                 try:
-                    entry = _fingerprint_entry(data)
+                    entry = _fingerprint_entry(name, data)
                     entries[entry["task"]] = entry["fingerprint"]
                 except BrokenFileError as error:
                     broken.append(BrokenFile(name, str(error)))
@@ -325,6 +330,8 @@ class Store:
             data = self.files.read(CELLS)
         except FileNotFoundError:
             return CELL_SCHEMA.empty_table()
+        except OSError as error:
+            raise BrokenFileError(f"cannot be read: {error.strerror or error}") from error
         if not all(group.intact for group in check(data)):
             raise BrokenFileError("its rows' digest does not match: bytes have changed")
         return conform(pq.ParquetFile(pa.BufferReader(data)).read(), CELL_SCHEMA)
@@ -334,15 +341,26 @@ class Store:
         return {"hostname": socket.gethostname(), "finished_at": _now(), "code_version": code_version()}
 
 
-def _fingerprint_entry(data: bytes | OSError) -> dict[str, str]:
-    """The content of one file of ``fingerprints``: task, fingerprint, hostname."""
+def _fingerprint_name(task: str) -> str:
+    return f"fingerprints/{urllib.parse.quote(task, safe='')}.json"
+
+
+def _fingerprint_entry(name: str, data: bytes | OSError) -> dict[str, str]:
+    """The content of the file ``name`` of ``fingerprints``: task, fingerprint, hostname."""
     if isinstance(data, OSError):
         raise BrokenFileError(f"cannot be read: {data.strerror}")
     try:
         entry = json.loads(data)
-        return {key: str(entry[key]) for key in ("task", "fingerprint", "hostname")}
-    except (ValueError, KeyError, TypeError) as error:
-        raise BrokenFileError(f"names no data fingerprint: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise BrokenFileError(f"names no data fingerprint: not readable JSON: {error}") from error
+    if not isinstance(entry, dict):
+        raise BrokenFileError("names no data fingerprint: expected a JSON object with task, fingerprint and hostname")
+    for key in ("task", "fingerprint", "hostname"):
+        if not isinstance(entry.get(key), str):
+            raise BrokenFileError(f"names no data fingerprint: {key} should be a text, got {entry.get(key)!r}")
+    if _fingerprint_name(entry["task"]) != name:
+        raise BrokenFileError(f"misnamed: it is about the task {entry['task']}")
+    return {key: entry[key] for key in ("task", "fingerprint", "hostname")}
 
 
 def _log_name(trial_id: str) -> str:

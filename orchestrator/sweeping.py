@@ -1,4 +1,4 @@
-"""One launch at work: what is to run, whether the machines can, the record of it, and the runs."""
+"""One launch at work: what is to run, whether the machines can, and the runs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ import functools
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
-from orchestrator.environment import capture
 from orchestrator.failures import settle_lost
 from orchestrator.lock import StoreLock
 from orchestrator.options import Options, data_root
@@ -67,13 +65,8 @@ class Sweep:
     stop: Stop
     shown: Silent
 
-    def run(self, runner: Runner, command: str) -> None:
-        """Check the machines ``runner`` has claimed, record the launch, and run the trials.
-
-        Raises ``UsageError``, and has recorded nothing, when trials cannot run there.
-        """
-        fingerprints = self._check_nodes(runner)
-        self.record(command, runner.slots)
+    def run(self, runner: Runner, fingerprints: Mapping[str, str]) -> None:
+        """Run the trials on the machines ``runner`` has claimed; ``fingerprints`` are what ``check_nodes`` gave."""
         left = len(self.todo.trials)
         self.shown.note(f"{left} trial{'' if left == 1 else 's'} to run, {runner.slots.describe()}")
         jobs = {job.trial_id: job for job in self._jobs(runner.slots, fingerprints)}
@@ -86,37 +79,6 @@ class Sweep:
             }
             if not jobs or self.stop() is not Halt.NO:
                 break
-
-    def record(self, command: str, slots: Slots | None = None) -> None:
-        """Write the cells and ``sweep.json``: the space, what it runs on, and one more entry of ``launches``."""
-        environment = capture()
-        sweep = self.store.read_sweep()
-        expansion = self.todo.plan.expansion
-        entry = {
-            "command": command,
-            "at": datetime.now(UTC).isoformat(),
-            "hostname": environment["hostname"],
-            "code": environment["code"],
-            "data_root": str(data_root(self.settings)),
-            "address": self.settings["address"],
-            "save_scores": bool(self.settings["save_scores"]),
-            "channels_last": bool(self.settings["channels_last"]),
-            "compiled": bool(self.settings["compiled"]),
-            "slots": None if slots is None else dataclasses.asdict(slots),
-            "pending": len(self.todo.trials),
-            "plan_hash": expansion.plan_hash,
-        }
-        resolved = self.space.to_dict()
-        self.store.add_cells(expansion.cells)
-        self.store.write_sweep(
-            {
-                **sweep,
-                "space": {"given": resolved.pop("given"), "resolved": {**resolved, "given": {}}},
-                "plan_hash": expansion.plan_hash,
-                "environment": environment,
-                "launches": [*sweep.get("launches", ()), entry],
-            }
-        )
 
     def _run(self, runner: Runner, jobs: Mapping[str, Job]) -> None:
         tally = self.todo.tally
@@ -156,10 +118,14 @@ class Sweep:
                 save_scores=bool(self.settings["save_scores"]),
                 channels_last=bool(self.settings["channels_last"]),
                 compiled=bool(self.settings["compiled"]),
+                loss_files=self.space.loss_files,
             )
 
-    def _check_nodes(self, runner: Runner) -> dict[str, str]:
-        """The fingerprint of each task's data, where known. Raises ``UsageError`` naming the problems of every node."""
+    def check_nodes(self, runner: Runner) -> dict[str, str]:
+        """The fingerprint of each task's data, where known, once the machines were looked at.
+
+        Raises ``UsageError`` naming the problems of every node when trials cannot run there.
+        """
         names = dict.fromkeys(trial.task for trial in self.todo.trials)
         cards = [task_card(name, self.space.cards) for name in names] if self.settings["body"] == TRAINING else []
         recorded = self.store.fingerprints()

@@ -21,11 +21,11 @@ def show(
     from aucsweep.cli.trials import resolve_trial
     from orchestrator.store import open_store
     from search_spaces.expand import expand
-    from search_spaces.space import Space
 
     opened = open_store(store)
     trial_id = resolve_trial(opened, trial)
-    config = expand(Space.from_dict(opened.read_sweep()["space"]["resolved"])).trials.get(trial_id)
+    space = opened.read_space()
+    config = expand(space).trials.get(trial_id) if space is not None else None
     cells = opened.read_cells()
     cells = cells[cells["trial_id"] == trial_id]
     runs, _ = opened.read_runs([trial_id])
