@@ -18,6 +18,7 @@ from typing import Any
 import pandas as pd
 
 from orchestrator.compact import compact_store
+from orchestrator.listing import Memory
 from orchestrator.plan import make_plan
 from orchestrator.status import store_status
 from orchestrator.store import Store, open_store
@@ -60,10 +61,13 @@ def timed(function: Callable[[], Any]) -> float:
 
 def measure(store: Store) -> dict[str, float]:
     space = load_space("paper")
+    memory: Memory = {}
     return {
         "scan (every digest)": timed(store.scan),
         "plan paper --store": timed(lambda: make_plan(space, store)),
         "status": timed(lambda: store_status(store)),
+        "status --watch, first": timed(lambda: store_status(store, memory=memory)),
+        "status --watch, second": timed(lambda: store_status(store, memory=memory)),
         "read_runs": timed(store.read_runs),
         "verify": timed(lambda: verify_store(store)),
         "pandas.read_parquet": timed(lambda: pd.read_parquet(Path(store.uri) / "runs")),
@@ -90,6 +94,8 @@ def main() -> None:
         print(f"{'':24}{'single files':>14}{'compacted':>12}{'ratio':>8}")
         for name, value in single.items():
             print(f"{name:24}{value:12.2f} s{compacted[name]:10.2f} s{value / compacted[name]:8.1f}")
+        ratios = [times["status --watch, first"] / times["status --watch, second"] for times in (single, compacted)]
+        print(f"{'first / second tick':24}{ratios[0]:14.1f}{ratios[1]:12.1f}")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from orchestrator.files import Files
 from orchestrator.integrity import BrokenFileError, check, serialise
+from orchestrator.listing import Memory, each_file
 from orchestrator.runs import BrokenFile
 from orchestrator.schema import FAILURE_SCHEMA, SCHEMA_VERSION, conform
 
@@ -42,42 +43,51 @@ def write_failure_row(files: Files, row: dict[str, Any]) -> None:
     files.write(f"{FOLDER}/{row['trial_id']}-{row['attempt']:03d}-{secrets.token_hex(4)}.parquet", data)
 
 
-def latest_failures(files: Files) -> tuple[dict[str, Failure], tuple[BrokenFile, ...]]:
-    """The failure that counts for each trial that ever failed, and the files that are broken."""
+def latest_failures(files: Files, memory: Memory | None = None) -> tuple[dict[str, Failure], tuple[BrokenFile, ...]]:
+    """The failure that counts for each trial that ever failed, and the files that are broken.
+
+    Files found in ``memory`` unchanged are not read again; see ``orchestrator.listing``.
+    """
     latest: dict[str, Failure] = {}
     broken: list[BrokenFile] = []
-    for name, data in _each(files):
-        try:
-            groups = _intact(_bytes(data))
-        except BrokenFileError as error:
-            broken.append(BrokenFile(f"{FOLDER}/{name}", str(error)))
+    for _, found in each_file(files, FOLDER, _find, memory):
+        if isinstance(found, BrokenFile):
+            broken.append(found)
             continue
-        for summary in groups:
-            failure = Failure(**summary)
+        for failure in found:
             other = latest.get(failure.trial_id)
             if other is None or (other.failed_at, other.attempt) < (failure.failed_at, failure.attempt):
                 latest[failure.trial_id] = failure
     return latest, tuple(broken)
 
 
+def _find(name: str, data: bytes | OSError) -> BrokenFile | list[Failure]:
+    try:
+        return [Failure(**summary) for summary in _intact(_bytes(data))]
+    except BrokenFileError as error:
+        return BrokenFile(f"{FOLDER}/{name}", str(error))
+
+
 def failure_table(files: Files) -> tuple[pa.Table, tuple[BrokenFile, ...]]:
     """Every failed attempt, oldest first, and the files that are broken."""
     tables: list[pa.Table] = [FAILURE_SCHEMA.empty_table()]
     broken: list[BrokenFile] = []
-    for name, data in _each(files):
-        try:
-            content = _bytes(data)
-            _intact(content)
-            tables.append(conform(pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False), FAILURE_SCHEMA))
-        except (BrokenFileError, pa.ArrowException, OSError, KeyError) as error:
-            broken.append(BrokenFile(f"{FOLDER}/{name}", str(error)))
+    for _, found in each_file(files, FOLDER, _read):
+        if isinstance(found, BrokenFile):
+            broken.append(found)
+        else:
+            tables.append(found)
     table = pa.concat_tables(tables).sort_by([("failed_at", "ascending"), ("attempt", "ascending")])
     return table, tuple(broken)
 
 
-def _each(files: Files) -> list[tuple[str, bytes | OSError]]:
-    found = files.read_many([f"{FOLDER}/{name}" for name in files.names(FOLDER)])
-    return [(name.removeprefix(f"{FOLDER}/"), data) for name, data in found if data is not None]
+def _read(name: str, data: bytes | OSError) -> pa.Table | BrokenFile:
+    try:
+        content = _bytes(data)
+        _intact(content)
+        return conform(pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False), FAILURE_SCHEMA)
+    except (BrokenFileError, pa.ArrowException, OSError, KeyError) as error:
+        return BrokenFile(f"{FOLDER}/{name}", str(error))
 
 
 def _bytes(data: bytes | OSError) -> bytes:

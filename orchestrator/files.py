@@ -145,6 +145,25 @@ class Files:
             found = [entry["name"].rsplit("/", 1)[-1] for entry in listed if entry["type"] == "file"]
         return sorted(name for name in found if name.startswith(".") == hidden)
 
+    def stamps(self, folder: str) -> dict[str, Any]:
+        """``names(folder)``, each with a value that is another one once the file was written again.
+
+        Locally size, time of writing (ns) and inode; on object stores all that a listing tells, ETag included. None
+        for a file that has gone meanwhile.
+        """
+        names = self.names(folder)
+        if self.local is None:
+            listed = self._fs.ls(self._key(folder), detail=True) if names else []
+            told = {entry["name"].rsplit("/", 1)[-1]: repr(sorted(entry.items())) for entry in listed}
+            return {name: told.get(name) for name in names}
+        stamps: dict[str, Any] = dict.fromkeys(names)
+        root = os.path.join(self.local, folder, "")
+        for name in names:
+            with contextlib.suppress(OSError):
+                found = os.stat(root + name)
+                stamps[name] = found.st_size, found.st_mtime_ns, found.st_ino
+        return stamps
+
     def exists(self, name: str) -> bool:
         """Whether a file or folder ``name`` is there."""
         if self.local is not None:

@@ -7,7 +7,7 @@ reader checks every file's digest; a file (or row group) that does not match is 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -17,12 +17,12 @@ import pyarrow.parquet as pq
 
 from orchestrator.files import Files
 from orchestrator.integrity import BrokenFileError, Group, Summary, check, serialise
+from orchestrator.listing import Memory, each_file
 from orchestrator.schema import RUN_SCHEMA, SCHEMA_VERSION, conform
 
 FOLDER = "runs"
 COMPACT = "compact-"
 
-_ROUNDS = 5
 _BATCH = 512
 
 
@@ -77,46 +77,66 @@ def is_compact(name: str) -> bool:
     return name.startswith(COMPACT)
 
 
-def scan_runs(files: Files, visit: Callable[[str, bytes, tuple[Group, ...]], None] | None = None) -> Scan:
-    """Check every file of ``runs``; ``visit`` gets each file that holds at least one intact row group."""
+@dataclass(frozen=True)
+class Content:
+    """What one file of ``runs`` holds: the trials of its intact row groups, and what is wrong with it, if anything."""
+
+    records: tuple[Record, ...]
+    problem: str | None = None
+
+
+def scan_runs(
+    files: Files,
+    visit: Callable[[str, bytes, tuple[Record, ...]], None] | None = None,
+    memory: Memory | None = None,
+) -> Scan:
+    """Check every file of ``runs``; ``visit`` gets each file that holds at least one intact row group.
+
+    Files found in ``memory`` unchanged are not read again (nor visited); see ``orchestrator.listing``.
+    """
     records: dict[str, Record] = {}
     duplicates: list[Record] = []
     broken: list[BrokenFile] = []
     intact: list[str] = []
-    for name, data in _each(files):
-        if isinstance(data, OSError):
-            broken.append(BrokenFile(f"{FOLDER}/{name}", f"cannot be read: {data.strerror}"))
-            continue
-        try:
-            groups = _groups(name, data)
-        except BrokenFileError as error:
-            broken.append(BrokenFile(f"{FOLDER}/{name}", str(error)))
-            continue
-        damaged = [group for group in groups if not group.intact]
-        if damaged:
-            broken.append(BrokenFile(f"{FOLDER}/{name}", _damage(groups, damaged)))
-        else:
+
+    def find(name: str, data: bytes | OSError) -> Content:
+        content = _content(name, data)
+        if visit is not None and isinstance(data, bytes) and content.records:
+            visit(name, data, content.records)
+        return content
+
+    for name, content in each_file(files, FOLDER, find, memory):
+        if content.problem is None:
             intact.append(name)
-        for group in groups:
-            if group.intact:
-                for summary in group.trials:
-                    record = Record(name, group.number, summary)
-                    other = records.setdefault(record.trial_id, record)
-                    if other is not record:
-                        first, second = sorted((other, record), key=_age)
-                        records[record.trial_id] = first
-                        duplicates.append(second)
-        if visit is not None and len(damaged) < len(groups):
-            visit(name, data, groups)
+        else:
+            broken.append(BrokenFile(f"{FOLDER}/{name}", content.problem))
+        for record in content.records:
+            other = records.setdefault(record.trial_id, record)
+            if other is not record:
+                first, second = sorted((other, record), key=_age)
+                records[record.trial_id] = first
+                duplicates.append(second)
     return Scan(records, tuple(broken), tuple(duplicates), tuple(intact))
+
+
+def _content(name: str, data: bytes | OSError) -> Content:
+    if isinstance(data, OSError):
+        return Content((), f"cannot be read: {data.strerror}")
+    try:
+        groups = _groups(name, data)
+    except BrokenFileError as error:
+        return Content((), str(error))
+    damaged = [group for group in groups if not group.intact]
+    records = tuple(Record(name, group.number, trial) for group in groups if group.intact for trial in group.trials)
+    return Content(records, _damage(groups, damaged) if damaged else None)
 
 
 def read_rows(files: Files, wanted: Collection[str] | None = None) -> tuple[pa.Table, Scan]:
     """The rows of every intact trial (or of those in ``wanted``), by trial and epoch, and the scan behind them."""
     contents: dict[str, bytes] = {}
 
-    def keep(name: str, data: bytes, groups: tuple[Group, ...]) -> None:
-        if wanted is None or any(trial["trial_id"] in wanted for group in groups for trial in group.trials):
+    def keep(name: str, data: bytes, records: tuple[Record, ...]) -> None:
+        if wanted is None or any(record.trial_id in wanted for record in records):
             contents[name] = data
 
     scan = scan_runs(files, keep)
@@ -208,21 +228,6 @@ def summarise(table: pa.Table) -> Summary:
         "updates": last["update"],
         "seconds": sum(seconds) if len(seconds) == len(table) else None,
     }
-
-
-def _each(files: Files) -> Iterator[tuple[str, bytes | OSError]]:
-    """Every file once. One that vanishes meanwhile was merged by ``compact`` into one that a new listing shows."""
-    seen: set[str] = set()
-    for _ in range(_ROUNDS):
-        vanished = False
-        for name, data in files.read_many([f"{FOLDER}/{name}" for name in files.names(FOLDER) if name not in seen]):
-            if data is None:
-                vanished = True
-            else:
-                seen.add(name.removeprefix(f"{FOLDER}/"))
-                yield name.removeprefix(f"{FOLDER}/"), data
-        if not vanished:
-            return
 
 
 def _groups(name: str, data: bytes) -> tuple[Group, ...]:

@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.listing import Memory
 from orchestrator.lock import Holder, describe, is_alive, read_lock
 from orchestrator.sweep_file import SWEEP, saved_space
 from search_spaces.expand import expand
@@ -70,12 +71,15 @@ class Status:
         }
 
 
-def store_status(store: Store, *, now: float | None = None) -> Status:
-    """Count the trials of the space launched last; ``now`` is in epoch seconds. Trains and writes nothing."""
+def store_status(store: Store, *, now: float | None = None, memory: Memory | None = None) -> Status:
+    """Count the trials of the space launched last; ``now`` is in epoch seconds. Trains and writes nothing.
+
+    Who asks again and again passes the same ``memory`` (``{}`` at first): only what is new is read then.
+    """
     now = time.time() if now is None else now
     tasks = _wanted(store)
-    scan = store.scan()
-    latest = store.latest_failures()
+    scan = store.scan(memory)
+    latest = store.latest_failures(memory)
     holder = read_lock(store)
     if holder is not None and not is_alive(holder, now):
         holder = None

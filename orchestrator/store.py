@@ -28,6 +28,7 @@ from orchestrator.attempts import Failure
 from orchestrator.environment import code_version
 from orchestrator.files import Files
 from orchestrator.integrity import BrokenFileError, check, serialise
+from orchestrator.listing import Memory
 from orchestrator.runs import BrokenFile, Scan
 from orchestrator.schema import (
     CELL_SCHEMA,
@@ -174,9 +175,12 @@ class Store:
         self.files.write(name, runs.run_bytes([(table, [runs.summarise(table)])], compact=False))
         return True
 
-    def scan(self) -> Scan:
-        """What is done and what is broken: every file of ``runs`` is read and its digest checked."""
-        return runs.scan_runs(self.files)
+    def scan(self, memory: Memory | None = None) -> Scan:
+        """What is done and what is broken: every file of ``runs`` is read and its digest checked.
+
+        With a ``memory`` (``{}`` at first) only those that are not in it unchanged; see ``orchestrator.listing``.
+        """
+        return runs.scan_runs(self.files, memory=memory)
 
     def read_runs(self, trial_ids: Collection[str] | None = None) -> tuple[pd.DataFrame, tuple[BrokenFile, ...]]:
         """The rows of all trials (or of ``trial_ids``), ordered by trial and epoch, and the broken files.
@@ -226,9 +230,9 @@ class Store:
         """One row per failed attempt, oldest first, columns of ``FAILURE_SCHEMA``; ``verify`` names broken files."""
         return _frame(attempts.failure_table(self.files)[0])
 
-    def latest_failures(self) -> dict[str, Failure]:
-        """The last failed attempt of every trial that ever failed, done by now or not."""
-        return attempts.latest_failures(self.files)[0]
+    def latest_failures(self, memory: Memory | None = None) -> dict[str, Failure]:
+        """The last failed attempt of every trial that ever failed, done by now or not; ``memory`` as for ``scan``."""
+        return attempts.latest_failures(self.files, memory)[0]
 
     def log_path(self, trial_id: str) -> str:
         """Where the log of a trial's last attempt is."""

@@ -11,6 +11,7 @@ from rich.console import Console
 from aucsweep.cli.options import JsonFlag, StoreOption, duration, emit_columns, emit_json
 
 if TYPE_CHECKING:
+    from orchestrator.listing import Memory
     from orchestrator.status import Status
 
 _REFRESH_SECONDS = 2.0
@@ -28,8 +29,9 @@ def status(
     if json and watch:
         raise typer.BadParameter("--json prints one object; it does not go with --watch", param_hint="--watch")
     opened = open_store(store)
+    memory: Memory = {}
     while True:
-        now = store_status(opened)
+        now = store_status(opened, memory=memory)
         if json:
             emit_json(now.to_json())
             return
