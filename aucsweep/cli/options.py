@@ -21,30 +21,10 @@ DataRoot = Annotated[
     Path,
     typer.Option("--data-root", envvar="AUCSWEEP_DATA", help="Where prepared data and weights live."),
 ]
-AddressOption = Annotated[
-    str | None, typer.Option("--address", help="A Ray cluster to run on (host:port or auto); default: this machine.")
+SavedDataRoot = Annotated[
+    Path | None,
+    typer.Option("--data-root", envvar="AUCSWEEP_DATA", help="Where prepared data live; default: as at the launch."),
 ]
-GpusPerTrial = Annotated[float | None, typer.Option(help="GPUs per trial, may be a fraction; default 1 if any.")]
-CpusPerTrial = Annotated[float, typer.Option(help="CPU cores per trial.")]
-MaxConcurrent = Annotated[int | None, typer.Option(help="At most this many trials at once.")]
-TimeBudget = Annotated[
-    str | None, typer.Option(metavar="T", help="Start no trial after this long: seconds, or 90m, 12h, 2d.")
-]
-TrialTimeoutOption = Annotated[str | None, typer.Option("--trial-timeout", metavar="T", help="Fail slower trials.")]
-FailFast = Annotated[bool, typer.Option("--fail-fast", help="Stop at the first failed trial.")]
-Retries = Annotated[int, typer.Option(min=0, help="Run a trial again this often when its worker is lost.")]
-SaveScores = Annotated[
-    bool | None,
-    typer.Option("--save-scores/--no-save-scores", help="Keep each trial's validation and test scores in the store."),
-]
-ChannelsLast = Annotated[
-    bool | None,
-    typer.Option("--channels-last/--no-channels-last", help="Compute images in the channels-last layout, for speed."),
-]
-Compiled = Annotated[
-    bool | None, typer.Option("--compile/--no-compile", help="Compute through torch.compile, for speed.")
-]
-RunnerOption = Annotated[str, typer.Option("--runner", help="ray, or local: in this process, one trial at a time.")]
 
 DEFAULT_DATA_ROOT = Path("~/.cache/aucsweep").expanduser()
 

@@ -2,64 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from aucsweep.cli.options import (
-    AddressOption,
-    ChannelsLast,
-    Compiled,
-    CpusPerTrial,
-    FailFast,
-    GpusPerTrial,
-    MaxConcurrent,
-    Retries,
-    RunnerOption,
-    SaveScores,
-    StoreOption,
-    TimeBudget,
-    TrialTimeoutOption,
-    seconds,
-)
-from aucsweep.cli.resume import SavedDataRoot
+from aucsweep.cli.options import SavedDataRoot, StoreOption
+from aucsweep.cli.run_options import with_run_options
 
 
+@with_run_options
 def retry(
     store: StoreOption,
     kind: Annotated[str | None, typer.Option(metavar="K", help="Only failures of this kind, e.g. nan or oom.")] = None,
     data_root: SavedDataRoot = None,
-    address: AddressOption = None,
-    gpus_per_trial: GpusPerTrial = None,
-    cpus_per_trial: CpusPerTrial = 1,
-    max_concurrent: MaxConcurrent = None,
-    time_budget: TimeBudget = None,
-    trial_timeout: TrialTimeoutOption = None,
-    fail_fast: FailFast = False,
-    retries: Retries = 0,
-    save_scores: SaveScores = None,
-    channels_last: ChannelsLast = None,
-    compiled: Compiled = None,
-    runner: RunnerOption = "ray",
+    **options: Any,
 ) -> None:
     """Run failed trials again, all or those of one kind; the records of earlier attempts stay."""
     from orchestrator import launching
 
-    result = launching.retry(
-        store,
-        kind=kind,
-        data_root=data_root,
-        runner=runner,
-        address=address,
-        gpus_per_trial=gpus_per_trial,
-        cpus_per_trial=cpus_per_trial,
-        max_concurrent=max_concurrent,
-        time_budget=seconds(time_budget, "--time-budget"),
-        trial_timeout=seconds(trial_timeout, "--trial-timeout"),
-        fail_fast=fail_fast,
-        retries=retries,
-        save_scores=save_scores,
-        channels_last=channels_last,
-        compiled=compiled,
-    )
-    raise typer.Exit(result.exit_code)
+    raise typer.Exit(launching.retry(store, kind=kind, data_root=data_root, **options).exit_code)
