@@ -65,7 +65,9 @@ def lora_model(spec: Spec) -> BuiltModel:
     trunk.requires_grad_(False)
     if kind in CHECKPOINTED:
         trunk.config.use_cache = False
-        trunk.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        # Named so in newer releases of transformers 5; the older name goes with version 6.
+        enable = getattr(trunk, "activation_checkpointing_enable", None) or trunk.gradient_checkpointing_enable
+        enable({"use_reentrant": False})
     if spec.precision == "bfloat16":
         trunk.to(torch.bfloat16)
     with torch.random.fork_rng(devices=[]):
