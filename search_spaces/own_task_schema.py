@@ -166,6 +166,8 @@ class OwnTask(_Strict):
     """Folder: where the class folders (or the split folders) lie."""
     label: Word | None = None
     """Table: the column of the label."""
+    weight: Word | None = None
+    """Table: the column of the confidence in each label, above 0; every example weighs the same when not given."""
     positive: Labels
     """Label values, or class folders, of the positives."""
     negative: Labels | None = None
@@ -186,13 +188,13 @@ class OwnTask(_Strict):
         """Keys that are missing from, or have no meaning in, a task of this kind."""
         by = self.splits.by
         needed = {"folder"} if self.kind == "folder" else {"label", self.modality}
-        allowed = {"folder": {"folder"}, "table": {"label", "file"}}[self.kind]
+        allowed = {"folder": {"folder"}, "table": {"label", "file", "weight"}}[self.kind]
         if self.kind == "table":
             needed |= set() if by == "files" else {"file"}
             allowed = allowed - {"file"} if by == "files" else allowed
             allowed |= {"text", "text_pair"} if self.modality == "text" else {"image", "images"}
         problems = [f"{key}: missing" for key in sorted(needed) if getattr(self, key) is None]
-        for key in ("file", "text", "text_pair", "image", "images", "folder", "label"):
+        for key in ("file", "text", "text_pair", "image", "images", "folder", "label", "weight"):
             if getattr(self, key) is not None and key not in allowed:
                 problems.append(f"{key}: has no meaning in a {self.kind} of {self.modality}s with splits by {by}")
         if self.modality == "text" and "image_size" in self.model_fields_set:

@@ -96,6 +96,11 @@ def test_splits_by_files_and_folders(tmp_path):
         ({"file": None}, "file: missing"),
         ({"folder": "photos"}, "folder: has no meaning in a table of texts with splits by seed"),
         ({"image": "path"}, "image: has no meaning in a table of texts with splits by seed"),
+        ({"weight": ""}, "weight: should"),
+        ({"weight": 0.5}, "weight: should"),
+        ({"weight": ["a"]}, "weight: should"),
+        ({"wieght": "w"}, "wieght: unknown key, did you mean weight?"),
+        ({"kind": "folder", "weight": "w"}, "weight: has no meaning in a folder of texts with splits by seed"),
         ({"kind": "folder"}, "kind: a folder holds images; texts come as a table"),
         ({"image_size": 64}, "image_size: has no meaning for texts"),
         ({"image_size": 0}, "image_size: should be greater than or equal to 8, got 0"),
@@ -121,6 +126,25 @@ def test_splits_by_files_and_folders(tmp_path):
 )
 def test_wrong_files(tmp_path, changes, expected):
     assert any(problem.startswith(expected) for problem in problems(tmp_path, {**TABLE, **changes}))
+
+
+def test_a_folder_has_no_weights(tmp_path):
+    assert problems(tmp_path, {**FOLDER, "weight": "w"}) == (
+        "weight: has no meaning in a folder of images with splits by seed",
+    )
+
+
+def test_a_task_with_weights_says_so(tmp_path):
+    plain, weighted = write(tmp_path, TABLE, "plain.yaml"), write(tmp_path, TABLE | {"weight": "w"}, "weighted.yaml")
+    assert not draft_card(plain).weighted
+    assert draft_card(weighted).weighted
+    for path in (plain, weighted):
+        write_card(path, COUNTS, "f00d")
+    assert not load_own_card(plain).weighted
+    assert load_own_card(weighted).weighted
+    # Computed at b7a2b2c, before the key: a task without it keeps its revision, and so every trial id.
+    assert load_own_card(plain).revision == "966d12e2b43c5f65"
+    assert load_own_card(weighted).revision != load_own_card(plain).revision
 
 
 def test_all_problems_of_a_file_at_once(tmp_path):

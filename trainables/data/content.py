@@ -82,6 +82,7 @@ class ImageSplit:
     size: int | None
     augmentation: str
     views: NDArray[np.uint8] | None = None
+    weights: NDArray[np.float64] | None = None
 
     def fetch(self, indices: NDArray[np.int64], draws: NDArray[np.int64] | None = None) -> Raw:
         """uint8 (m, channels, height, width)."""
@@ -120,6 +121,7 @@ class TextSplit:
     labels: NDArray[np.int64]
     rows: NDArray[np.int64]
     texts: Sequence[str] | Sequence[tuple[str, str]]
+    weights: NDArray[np.float64] | None = None
 
     def fetch(self, indices: NDArray[np.int64], draws: NDArray[np.int64] | None = None) -> Raw:
         """The texts themselves; there is no augmentation of text."""

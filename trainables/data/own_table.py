@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,8 @@ def table_examples(task: OwnTask, base: Path, file: str, part: str, split_column
     path = base / file
     texts = [name for name in (task.text, task.text_pair) if name]
     content_columns = texts or [str(task.image)]
-    columns = [*content_columns, str(task.label), *([split_column] if split_column else [])]
+    more = [name for name in (split_column, task.weight) if name]
+    columns = [*content_columns, str(task.label), *more]
     faults = Faults(f"{path}")
     examples = []
     for number, row in enumerate(read_table(path, columns), start=1):
@@ -32,7 +35,7 @@ def table_examples(task: OwnTask, base: Path, file: str, part: str, split_column
             continue
         if label is None:
             continue
-        split = str(part if split_column is None else label_text(plain(row[-1])))
+        split = str(part if split_column is None else label_text(plain(row[len(content_columns) + 1])))
         cells = [plain(cell) for cell in row[: len(content_columns)]]
         empty = [
             name
@@ -42,8 +45,12 @@ def table_examples(task: OwnTask, base: Path, file: str, part: str, split_column
         if empty:
             faults.add(f"row {number}: {empty[0]} is empty or no text")
             continue
+        weight = None if task.weight is None else _weight_of(row[-1])
+        if isinstance(weight, str):
+            faults.add(f"row {number}: {task.weight} {weight}")
+            continue
         name, content = _content(task, base, cells)
-        examples.append(Example(id=name, label=label, content=content, part=split, where=where))
+        examples.append(Example(id=name, label=label, content=content, part=split, where=where, weight=weight))
     faults.raise_if_any()
     return numbered(examples) if texts else examples
 
@@ -62,6 +69,21 @@ def label_of(task: OwnTask, value: Any) -> int | str | None:
         return None
     allowed = ", ".join((*task.positive, *task.negative))
     return f"label {label!r} is neither positive nor negative (allowed: {allowed}; to leave it out, list it in ignore)"
+
+
+def _weight_of(value: Any) -> float | str:
+    """The weight in a cell, or a sentence when it is no finite number above 0."""
+    value = plain(value)
+    allowed = "(allowed: a finite number above 0; to leave an example out, give it a label listed in ignore)"
+    if value is None or value != value or (isinstance(value, str) and not value.strip()):
+        return f"is empty {allowed}"
+    # Python reads 1_000 as a number; spreadsheets do not. True and False are no confidence.
+    readable = isinstance(value, int | float | str | Decimal) and not isinstance(value, bool) and "_" not in str(value)
+    try:
+        weight = float(value) if readable else math.nan
+    except (ValueError, OverflowError):
+        weight = math.nan
+    return weight if 0 < weight < math.inf else f"is {value!r} {allowed}"
 
 
 def _content(task: OwnTask, base: Path, cells: list[str]) -> tuple[str, Content]:

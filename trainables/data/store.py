@@ -1,7 +1,7 @@
 """The prepared form of a task on disk: a folder written once, whole, and then read by every trial of the node.
 
     prepared/<task>/manifest.json   what it is, fingerprint, counts, conversions, versions
-    prepared/<task>/index.parquet   id, label, part, group, digest; texts; offsets and shapes of images
+    prepared/<task>/index.parquet   id, label, part, group, digest; weights; texts; offsets and shapes of images
     prepared/<task>/images.bin      all images one after the other, uint8, memory-mapped
     prepared/<task>/views.bin       their evaluation views, all of one size (empty when the images are that already)
 
@@ -80,8 +80,9 @@ def lock_of(final: Path) -> FileLock:
 
 
 def write_index(folder: Path, index: Index, columns: dict[str, Any]) -> None:
-    """Write the index with ``columns`` (texts, or offsets and shapes) beside it."""
+    """Write the index with ``columns`` (texts, or offsets and shapes) beside it; ``weight`` where there are weights."""
     labels: Any = index.labels.tolist()
+    weights = {} if index.weights is None else {"weight": pa.array(index.weights, pa.float64())}
     table = pa.table(
         {
             "id": pa.array(index.ids, pa.string()),
@@ -89,6 +90,7 @@ def write_index(folder: Path, index: Index, columns: dict[str, Any]) -> None:
             "part": pa.array(index.parts, pa.string()),
             "group": pa.array(index.groups, pa.string()),
             "digest": pa.array(index.digests, pa.string()),
+            **weights,
             **columns,
         }
     )
@@ -141,6 +143,7 @@ def read_pool(folder: Path, manifest: dict[str, Any]) -> Pool:
         parts=tuple(table["part"].to_pylist()),
         groups=tuple(table["group"].to_pylist()),
         digests=tuple(table["digest"].to_pylist()),
+        weights=table["weight"].to_numpy().astype(np.float64) if "weight" in table.column_names else None,
     )
     fingerprint = index.fingerprint()
     if fingerprint != manifest["fingerprint"]:

@@ -56,7 +56,11 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def plain(value: Any) -> Any:
-    """A numpy scalar as the Python value it holds."""
+    """A numpy scalar as the Python value it holds, and what pandas reads from an empty nullable cell as None."""
+    import pandas as pd
+
+    if value is pd.NA:
+        return None
     return value.item() if hasattr(value, "item") else value
 
 

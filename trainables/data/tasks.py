@@ -174,6 +174,9 @@ def _check_own(path: Path, data_root: Path) -> Check:
         lines += [
             f"{split}: {sum(card.counts[split])} examples, per class {list(card.counts[split])}" for split in SPLITS
         ]
+        if (weights := pool.index.weights) is not None:
+            column = card.options["definition"]["weight"]
+            lines.append(f"weights: column {column}, {weights.min():g} to {weights.max():g}")
         lines.append(f"fingerprint: {pool.fingerprint}")
         try:
             prepared = load_own_card(path)
@@ -238,11 +241,12 @@ def _split(card: TaskCard, loader: Loader, pool: Pool, seed: int, augmentation: 
 
     def split_of(name: str) -> Split:
         chosen: NDArray[np.int64] = rows[name]
-        labels = pool.index.labels[chosen]
+        index, size = pool.index, image_size(card, loader)
+        labels, weights = index.labels[chosen], None if index.weights is None else index.weights[chosen]
         if pool.images is not None:
-            return ImageSplit(labels, chosen, pool.images, image_size(card, loader), augmentation, pool.views)
+            return ImageSplit(labels, chosen, pool.images, size, augmentation, pool.views, weights)
         assert pool.texts is not None
-        return TextSplit(labels, chosen, pool.texts)
+        return TextSplit(labels, chosen, pool.texts, weights)
 
     return TaskData(card, split_of("train"), split_of("validation"), split_of("test"), pool.fingerprint)
 

@@ -28,6 +28,11 @@ class Split(Protocol):
         """int64 (n,), or (n, labels) of zeros and ones for a multilabel task."""
         ...
 
+    @property
+    def weights(self) -> NDArray[np.float64] | None:
+        """float64 (n,) above 0, in the order of ``labels``; None for a task without weights (``TaskCard.weighted``)."""
+        ...
+
     def fetch(self, indices: NDArray[np.int64], draws: NDArray[np.int64] | None = None) -> Raw:
         """The examples at ``indices`` (m,), a pure function of both arguments.
 
