@@ -25,6 +25,7 @@ FAMILIES = (
         params={"steepness": 10.0},
         rules={"steepness": Between(0, open_low=True)},
         kinds=ALL_KINDS,
+        weighted=True,
     ),
     LossCard(
         name="partial_auc",
@@ -41,6 +42,7 @@ FAMILIES = (
             "max_fpr": Between(0, 1, open_low=True),
             "min_tpr": Between(0, 1, open_high=True),
         },
+        weighted=True,
     ),
     LossCard(
         name="top_push",
@@ -52,6 +54,7 @@ FAMILIES = (
         source="Li, Jin, Zhou: Top rank optimization in linear time, NeurIPS 2014 (k = 1)",
         params={"surrogate": "squared_hinge", "k": 1},
         rules={"surrogate": WITH_MARGIN, "k": Between(1, whole=True)},
+        weighted=True,
     ),
     LossCard(
         name="p_norm_push",
@@ -63,6 +66,7 @@ FAMILIES = (
         source="Rudin: The p-norm push, JMLR 2009",
         params={"surrogate": "exponential", "p": 4.0},
         rules={"surrogate": WITHOUT_MARGIN, "p": Between(1)},
+        weighted=True,
     ),
     LossCard(
         name="incomplete_pairs",
@@ -75,6 +79,7 @@ FAMILIES = (
         "U-statistics, JMLR 2016; balanced design: Blom 1976",
         params={"surrogate": "squared_hinge", "per_example": 1},
         rules={"surrogate": WITH_MARGIN, "per_example": Between(1, whole=True)},
+        weighted=True,
     ),
     LossCard(
         name="semi_hard",
@@ -86,24 +91,7 @@ FAMILIES = (
         source="Schroff, Kalenichenko, Philbin: FaceNet, CVPR 2015 (semi-hard negatives, for scores)",
         params={"surrogate": "squared_hinge"},
         rules={"surrogate": WITH_MARGIN},
-    ),
-    LossCard(
-        name="scheduled",
-        title="Scheduled surrogate",
-        formula="c(t) CE + (1 - c(t)) mean of l_m(t)(x); m and c linear in the share t of the phase up to `until`",
-        weight="(1 - c(t)) w(x) of the surrogate at margin m(t)",
-        has_margin=True,
-        pairwise=True,
-        source="margin curriculum and CE mixture of this project (Bengio et al.: Curriculum learning, ICML 2009)",
-        params={"surrogate": "squared_hinge", "margin_from": 1.0, "ce_from": 0.5, "ce_to": 0.0, "until": 1.0},
-        rules={
-            "surrogate": WITH_MARGIN,
-            "margin_from": Between(0, 1, open_low=True),
-            "ce_from": Between(0, 1),
-            "ce_to": Between(0, 1),
-            "until": Between(0, 1, open_low=True),
-        },
-        kinds=ALL_KINDS,
+        weighted=True,
     ),
     LossCard(
         name="listwise",
@@ -115,6 +103,7 @@ FAMILIES = (
         source="Cao et al.: Learning to rank, from pairwise to listwise approach (ListNet, top one), ICML 2007",
         params={"tau": 1.0},
         rules={"tau": Between(0, open_low=True)},
+        weighted=True,
     ),
     LossCard(
         name="hand_till",
@@ -128,6 +117,7 @@ FAMILIES = (
         params={"surrogate": "squared_hinge"},
         rules={"surrogate": WITH_MARGIN},
         kinds=("multiclass",),
+        weighted=True,
     ),
     LossCard(
         name="aucm",
@@ -148,6 +138,7 @@ FAMILIES = (
         has_margin=True,
         pairwise=True,
         source="AUCM v2 at its saddle over a, b and alpha (this project's control: no auxiliary variable, no PESG)",
+        weighted=True,
     ),
     LossCard(
         name="hypersimplex",
@@ -165,6 +156,7 @@ FAMILIES = (
             "reduction": OneOf(("sum", "mean")),
         },
         kinds=ALL_KINDS,
+        weighted=True,
     ),
     LossCard(
         name="multiclass_hinge",
@@ -176,6 +168,7 @@ FAMILIES = (
         source="Weston, Watkins: Support vector machines for multi-class pattern recognition, ESANN 1999 (torch's "
         "MultiMarginLoss)",
         kinds=("multiclass",),
+        weighted=True,
     ),
     LossCard(
         name="softmax_mse",
@@ -186,6 +179,7 @@ FAMILIES = (
         pairwise=False,
         source="squared error baseline of arXiv 2602.23336 (the Brier score over C)",
         kinds=("multiclass",),
+        weighted=True,
     ),
 )
 """Cards of the wider families, in the order ``aucsweep losses`` lists them."""

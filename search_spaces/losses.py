@@ -20,6 +20,7 @@ LOSSES: dict[str, LossCard] = {
             pairwise=False,
             source="binary cross entropy on the logit, mean over the batch",
             kinds=ALL_KINDS,
+            weighted=True,
         ),
         LossCard(
             name="square",
@@ -30,6 +31,7 @@ LOSSES: dict[str, LossCard] = {
             pairwise=True,
             source="Gao, Jin, Zhu, Zhou: One-pass AUC optimization, ICML 2013",
             kinds=ALL_KINDS,
+            weighted=True,
         ),
         LossCard(
             name="hinge",
@@ -40,6 +42,7 @@ LOSSES: dict[str, LossCard] = {
             pairwise=True,
             source="Herbrich, Graepel, Obermayer: Large margin rank boundaries for ordinal regression, 2000",
             kinds=ALL_KINDS,
+            weighted=True,
         ),
         LossCard(
             name="squared_hinge",
@@ -50,6 +53,7 @@ LOSSES: dict[str, LossCard] = {
             pairwise=True,
             source="Zhao, Hoi, Jin, Yang: Online AUC maximization, ICML 2011 (hinge family)",
             kinds=ALL_KINDS,
+            weighted=True,
         ),
         LossCard(
             name="logistic",
@@ -60,6 +64,7 @@ LOSSES: dict[str, LossCard] = {
             pairwise=True,
             source="Burges et al.: Learning to rank using gradient descent, ICML 2005",
             kinds=ALL_KINDS,
+            weighted=True,
         ),
         LossCard(
             name="exponential",
@@ -70,6 +75,7 @@ LOSSES: dict[str, LossCard] = {
             pairwise=True,
             source="Freund, Iyer, Schapire, Singer: RankBoost, an efficient boosting algorithm, JMLR 2003",
             kinds=ALL_KINDS,
+            weighted=True,
         ),
         *FAMILIES,
     )

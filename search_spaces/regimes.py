@@ -56,7 +56,7 @@ _QUICK = {
     "weight_decay": 1e-4,
 }
 
-# These runs are too short to make up for a halved rate after the switch: validation AUC chose 1 (docs/protocol-notes.md).
+# These runs are too short to make up for a halved rate after the switch: 1 by validation AUC (docs/protocol-notes.md).
 _SHORT = _QUICK | {"switch_scale": 1.0}
 _BALANCED = _SHORT | {"learning_rate": 3e-3, "sampling": "balanced", "updates_per_epoch": 24}
 

@@ -15,6 +15,7 @@ from search_spaces.phase_spec import PHASED
 from search_spaces.trial import TrialConfig
 from trainables.losses import make_loss
 from trainables.losses.common import Loss
+from trainables.losses.selected_pairs import PairSelection, SelectedPairs
 from trainables.losses.surrogates import Surrogate
 
 SCORE_SCALES = ("sigmoid", "identity", "log_softmax")
@@ -116,15 +117,13 @@ def _loss(given: Mapping[str, Any], margin: float | None) -> Loss:
     """The loss of a phase at one moment: over all pairs, or over those it chooses."""
     if "pairs" not in given:
         return make_loss(given["loss"], margin=margin, **given["params"])
-    from trainables.losses.selected_pairs import PairSelection, SelectedPairs
-
     pairs = given["pairs"]
     selection = PairSelection(
         negatives=pairs.get("hard_negatives"),
-        max_fpr=pairs.get("max_fpr", 1.0),
-        min_tpr=pairs.get("min_tpr", 0.0),
-        semi_hard=pairs.get("semi_hard", False),
+        max_fpr=pairs.get("max_fpr"),
+        min_tpr=pairs.get("min_tpr"),
         budget=pairs.get("budget"),
+        semi_hard=pairs.get("semi_hard", False),
     )
     surrogate = Surrogate(given["loss"], margin, given["params"].get("steepness", 1.0))
     return SelectedPairs(LOSSES[given["loss"]], surrogate, selection)

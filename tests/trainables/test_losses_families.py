@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from search_spaces.losses import LOSSES
 from trainables.losses import LossError, OneClassError, make_loss, pair_weight
-from trainables.losses.partial import top_shares
 from trainables.losses.registry import BUILDERS
-from trainables.losses.selected_pairs import balanced_pairs
+from trainables.losses.selected_pairs import balanced_pairs, top_shares
 from trainables.metrics import partial_auc
 
 M = 0.5
@@ -224,13 +223,6 @@ def test_all_problems_of_the_parameters_are_named_at_once() -> None:
         make_loss("partial_auc", M, max_fpr=2, min_tpr=-1)
 
 
-def test_losses_that_know_no_example_weights_say_so() -> None:
-    scores, labels = batch(7)
-    for name in ("partial_auc", "top_push", "p_norm_push", "aucm", "aucm_closed", "hypersimplex"):
-        with pytest.raises(LossError, match="takes no example weights"):
-            make_loss(name, margin_of(name))(scores, labels, torch.ones(40))
-
-
 @pytest.mark.parametrize(("n_pos", "n_neg"), [(1, 1), (3, 3), (4, 6), (8, 24), (5, 7), (1, 9)])
 def test_balanced_pairs_give_every_example_its_turn_and_no_pair_twice(n_pos: int, n_neg: int) -> None:
     for budget in range(1, n_pos * n_neg + 3):
@@ -276,31 +268,3 @@ def test_a_nan_score_gives_a_nan_loss_so_that_the_trial_stops(name: str) -> None
             scores = torch.stack((scores, -scores), 1)
         loss = make_loss(name, margin_of(name))(scores, labels)
         assert math.isnan(loss.item()), place
-
-
-TAKES_WEIGHTS = {
-    *("ce", "square", "hinge", "squared_hinge", "logistic", "exponential", "smoothed_indicator", "listwise"),
-    *("multiclass_hinge", "softmax_mse"),
-}
-
-
-@pytest.mark.parametrize("name", LOSSES)
-def test_a_loss_takes_example_weights_or_says_that_it_does_not(name: str) -> None:
-    loss = make_loss(name, 0.5 if LOSSES[name].has_margin else None)
-    scores = torch.tensor([0.3, 0.2, -0.1, 0.6])
-    scores = scores if name in BINARY else torch.stack((scores, -scores), 1)
-    labels, weights = torch.tensor([1, 0, 0, 1]), torch.tensor([0.5, 1.0, 0.2, 2.0])
-    if name in TAKES_WEIGHTS:
-        plain, even = loss(scores, labels).item(), torch.ones(len(labels))
-        assert loss(scores, labels, weights=weights).item() != pytest.approx(plain, rel=1e-3)
-        assert loss(scores, labels, weights=even).item() == pytest.approx(plain)
-    else:
-        with pytest.raises(LossError, match=rf"{name}\b.* takes no example weights"):
-            loss(scores, labels, weights=weights)
-
-
-@pytest.mark.parametrize("name", ["ce", "square", "smoothed_indicator"])
-def test_class_scores_take_no_example_weights(name: str) -> None:
-    loss = make_loss(name, 0.5 if LOSSES[name].has_margin else None)
-    with pytest.raises(LossError, match=rf"{name} on class (scores|logits) takes no example weights"):
-        loss(torch.randn(3, 2), torch.tensor([0, 1, 1]), weights=torch.ones(3))

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from search_spaces.cards import LossCard
-from trainables.losses.common import check_vectors, no_weights, result_dtype, split_classes, widen
+from trainables.losses.common import check_vectors, class_shares, no_weights, result_dtype, split_classes, widen
 
 VARIANTS = ("paper", "libauc-2.0.1")
 
@@ -85,6 +85,7 @@ class AucMarginClosed:
     """Var+ s + Var- s + ((m - E+ s + E- s)+)^2: AUCM v2 at its saddle, with no auxiliary variable to tune.
 
     Equals the pairwise square loss while the mean gap is below the margin, and stops pushing the means apart beyond it.
+    With ``weights`` means and variances are weighted.
     """
 
     card: LossCard
@@ -93,10 +94,17 @@ class AucMarginClosed:
     def __call__(self, scores: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
         """The loss of ``scores`` (n,) and ``labels`` (n,) in {0, 1}; raises as every pairwise loss does."""
         check_vectors(scores, labels, weights)
-        no_weights(weights, self.card.name)
-        positives, negatives = split_classes(labels)
         s = widen(scores)
-        up, down = s[positives], s[negatives]
-        gap = (self.margin - up.mean() + down.mean()).clamp(min=0)
-        loss = up.var(correction=0) + down.var(correction=0) + gap.square()
-        return loss.to(result_dtype(scores))
+        (up, spread_up), (down, spread_down) = (_moments(s, of_class, weights) for of_class in split_classes(labels))
+        gap = (self.margin - up + down).clamp(min=0)
+        return (spread_up + spread_down + gap.square()).to(result_dtype(scores))
+
+
+def _moments(scores: Tensor, positions: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Mean and variance of the scores at ``positions``, by their weights."""
+    chosen = scores[positions]
+    if weights is None:
+        return chosen.mean(), chosen.var(correction=0)
+    shares = class_shares(weights[positions])
+    mean = shares @ chosen
+    return mean, shares @ (chosen - mean).square()

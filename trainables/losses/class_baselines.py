@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from search_spaces.cards import LossCard
-from trainables.losses.common import LossError, class_shares, result_dtype, widen
+from trainables.losses.common import LossError, check_weights, class_shares, result_dtype, widen
 from trainables.losses.macro import check_classes
 
 
@@ -34,8 +34,7 @@ class ClassBaseline:
         check_classes(scores, labels)
         if not labels.numel():
             raise LossError("a batch needs at least one example")
-        if weights is not None and weights.shape != labels.shape:
-            raise LossError(f"weights must have the shape of the labels {tuple(labels.shape)}")
+        check_weights(weights, labels.numel())
         losses = self.per_example(widen(scores), labels.to(torch.int64))
         mean = losses.mean() if weights is None else class_shares(weights) @ losses
         return mean.to(result_dtype(scores))

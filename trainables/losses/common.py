@@ -43,8 +43,17 @@ def check_vectors(scores: Tensor, labels: Tensor, weights: Tensor | None) -> Non
         raise LossError(f"scores must be floating point, got {scores.dtype}")
     if labels.shape != scores.shape:
         raise LossError(f"labels must have the shape of the scores {tuple(scores.shape)}, got {tuple(labels.shape)}")
-    if weights is not None and weights.shape != scores.shape:
-        raise LossError(f"weights must have the shape of the scores {tuple(scores.shape)}, got {tuple(weights.shape)}")
+    check_weights(weights, scores.numel())
+
+
+def check_weights(weights: Tensor | None, count: int) -> None:
+    """Raise ``LossError`` unless ``weights`` are None or (count,), finite, not negative and not all zero."""
+    if weights is None:
+        return
+    if weights.shape != (count,):
+        raise LossError(f"weights must have shape ({count},), one an example, got {tuple(weights.shape)}")
+    if not bool(torch.isfinite(weights).all()) or bool((weights < 0).any()) or not bool((weights > 0).any()):
+        raise LossError("weights must be finite, not negative, and not all zero")
 
 
 def split_classes(labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -75,12 +84,15 @@ def result_dtype(scores: Tensor) -> torch.dtype:
 
 
 def class_shares(weights: Tensor) -> Tensor:
-    """``weights`` (n,) in float64, scaled to sum to 1. Raises ``LossError`` unless >= 0, finite and not all zero."""
+    """``weights`` (n,), checked as ``check_weights`` does, in float64 and scaled to sum to 1.
+
+    Raises ``LossError`` when all are zero: the weights of a class, or of the part of it that a loss selects.
+    """
     wide = widen(weights.detach())
-    total = wide.sum()
-    if not bool(torch.isfinite(total)) or bool((wide < 0).any()) or bool(total == 0):
-        raise LossError("weights must be finite, not negative, and not all zero (within a class, for a pairwise loss)")
-    return wide / total
+    if not bool((wide > 0).any()):
+        raise LossError("the weights of a class, or of those of its examples that count, are all zero")
+    wide = wide / wide.max()  # 1e308 twice is no number
+    return wide / wide.sum()
 
 
 def no_weights(weights: Tensor | None, name: str) -> None:

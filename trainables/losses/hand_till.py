@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from search_spaces.cards import LossCard
-from trainables.losses.common import no_weights
 from trainables.losses.macro import multiclass_mean
 from trainables.losses.surrogates import Surrogate
 
@@ -25,5 +24,4 @@ class HandTill:
 
     def __call__(self, scores: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
         """The loss of ``scores`` (n, C) and ``labels`` (n,) in 0 .. C-1; raises as ``multiclass_mean`` does."""
-        no_weights(weights, self.card.name)
-        return multiclass_mean(self.surrogate, scores, labels, one_vs_one=True)
+        return multiclass_mean(self.surrogate, scores, labels, weights, one_vs_one=True)

@@ -23,7 +23,15 @@ from torch import Tensor
 from torch.nn import functional
 
 from search_spaces.cards import LossCard
-from trainables.losses.common import LossError, check_vectors, no_weights, result_dtype, split_classes, widen
+from trainables.losses.common import (
+    LossError,
+    check_vectors,
+    check_weights,
+    class_shares,
+    result_dtype,
+    split_classes,
+    widen,
+)
 from trainables.losses.macro import check_classes
 
 
@@ -38,13 +46,19 @@ class Hypersimplex:
     reduction: str = "sum"
 
     def __call__(self, scores: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
-        """The loss of scores (n,) with labels (n,) in {0, 1}, or (n, C) with (n,) classes or (n, C) in {0, 1}."""
-        no_weights(weights, self.card.name)
+        """The loss of scores (n,) with labels (n,) in {0, 1}, or (n, C) with (n,) classes or (n, C) in {0, 1}.
+
+        ``weights`` (n,), scaled to mean 1, weigh the examples' squared errors; the projection does not know them.
+        """
+        check_weights(weights, scores.shape[0])
         targets = self._targets(scores, labels)
         size = targets.shape[0]
         counts = targets.sum(0) if self.k == "labels" else torch.full_like(targets[0], self.share * size)
         projected = project(widen(scores).reshape(targets.shape) / self.tau, counts)
-        loss = (projected - targets).square().sum() / 2
+        errors = (projected - targets).square()
+        if weights is not None:
+            errors = errors * (class_shares(weights) * size)[:, None]
+        loss = errors.sum() / 2
         return (loss / size if self.reduction == "mean" else loss).to(result_dtype(scores))
 
     def _targets(self, scores: Tensor, labels: Tensor) -> Tensor:

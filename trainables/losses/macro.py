@@ -11,54 +11,81 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trainables.losses.common import LossError, OneClassError, result_dtype, widen
+from trainables.losses.common import (
+    LossError,
+    OneClassError,
+    check_weights,
+    class_shares,
+    result_dtype,
+    widen,
+)
 from trainables.losses.surrogates import Surrogate
 
 LABELS_AT_ONCE = 1 << 22
 """Pairs held at a time by the multilabel loss: 32 MiB of float64."""
 
 
-def multiclass_mean(surrogate: Surrogate, scores: Tensor, labels: Tensor, *, one_vs_one: bool = False) -> Tensor:
+def multiclass_mean(
+    surrogate: Surrogate, scores: Tensor, labels: Tensor, weights: Tensor | None = None, *, one_vs_one: bool = False
+) -> Tensor:
     """The macro mean over classes (one against the rest) or over ordered class pairs of ``surrogate``.
 
-    ``scores`` (B, C) class logits, ``labels`` (B,) in 0 .. C-1. Raises ``LossError`` for wrong labels and
-    ``OneClassError`` when fewer than two classes are present.
+    ``scores`` (B, C) class logits, ``labels`` (B,) in 0 .. C-1. With ``weights`` (B,) the mean over the pairs of a
+    class (of two classes) is weighted by the product of the pair's two; classes count alike. An example of weight 0
+    is absent. Raises ``LossError`` for wrong labels or weights and ``OneClassError`` when fewer than two classes are
+    present.
     """
     check_classes(scores, labels)
+    check_weights(weights, labels.numel())
     labels = labels.to(torch.int64)
+    if weights is not None:
+        counted = weights > 0
+        scores, labels, weights = scores[counted], labels[counted], class_shares(weights[counted])
     counts_of_all = torch.bincount(labels)
     seen = counts_of_all > 0
     position = (seen.cumsum(0) - 1)[labels]
     counts = counts_of_all[seen]
-    present, size = counts.numel(), labels.numel()
+    present = counts.numel()
     if present < 2:
-        raise OneClassError(f"a batch of {size} examples of one class: no pair of classes can be formed")
+        raise OneClassError(f"a batch of {labels.numel()} examples of one class: no pair of classes can be formed")
     of_class = widen(scores).index_select(1, labels)
     margins = of_class.diagonal() - of_class
-    own = counts[position].to(torch.float64)
-    if one_vs_one:
-        weights = 1 / (own[:, None] * own * (present * (present - 1)))
+    different = position[:, None] != position
+    if weights is None:
+        own, rest = counts[position].to(torch.float64), (labels.numel() - counts[position]).to(torch.float64)
     else:
-        weights = (1 / (own * (size - own) * present)).expand(size, size)
-    weights = weights * (position[:, None] != position)
+        masses = weights.new_zeros(present).index_add(0, position, weights)
+        own, rest = masses[position], different.to(weights.dtype) @ weights
+    if one_vs_one:
+        of_pairs = 1 / (own[:, None] * own * (present * (present - 1)))
+    else:
+        of_pairs = (1 / (own * rest * present)).expand(different.shape)
+    if weights is not None:
+        of_pairs = of_pairs * (weights[:, None] * weights)
+    of_pairs = of_pairs * different
     # same-class entries must not bring an inf * 0 into the sum
-    margins = torch.where(weights > 0, margins, 0.0)
-    total: Tensor = (surrogate(margins) * weights).sum()
+    margins = torch.where(of_pairs > 0, margins, 0.0)
+    total: Tensor = (surrogate(margins) * of_pairs).sum()
     return total.to(result_dtype(scores))
 
 
-def multilabel_mean(surrogate: Surrogate, scores: Tensor, labels: Tensor) -> Tensor:
+def multilabel_mean(surrogate: Surrogate, scores: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
     """The mean over labels with both classes in the batch of ``surrogate`` over the label's pairs.
 
-    ``scores`` and ``labels`` (B, L), labels in {0, 1}. Raises ``LossError`` for other labels and ``OneClassError``
-    when no label has both classes.
+    ``scores`` and ``labels`` (B, L), labels in {0, 1}. With ``weights`` (B,) the mean over a label's pairs is weighted
+    by the product of the pair's two; labels count alike. An example of weight 0 is absent. Raises ``LossError`` for
+    other labels or weights and ``OneClassError`` when no label has both classes.
     """
+    check_weights(weights, labels.shape[0])
     wrong = labels[(labels != 0) & (labels != 1)]
     if wrong.numel():
         raise LossError(f"labels must be 0 or 1, got {wrong.tolist()[:5]}")
     truth = widen(labels)
-    positives = truth.sum(0)
-    negatives = truth.shape[0] - positives
+    up, down = truth, 1 - truth
+    if weights is not None:
+        of_examples = class_shares(weights)[:, None]
+        up, down = up * of_examples, down * of_examples
+    positives, negatives = up.sum(0), down.sum(0)
     kept = ((positives > 0) & (negatives > 0)).nonzero().squeeze(1)
     if kept.numel() == 0:
         raise OneClassError(
@@ -67,10 +94,10 @@ def multilabel_mean(surrogate: Surrogate, scores: Tensor, labels: Tensor) -> Ten
     at_once = max(1, LABELS_AT_ONCE // labels.shape[0] ** 2)
     total = widen(scores).new_zeros(())
     for some in torch.split(kept, at_once):
-        s, y = widen(scores).index_select(1, some).T, truth.index_select(1, some).T
-        weights = (y / positives[some, None])[:, :, None] * ((1 - y) / negatives[some, None])[:, None, :]
-        margins = torch.where(weights > 0, s[:, :, None] - s[:, None, :], 0.0)
-        total = total + (surrogate(margins) * weights).sum()
+        s, u, d = (each.index_select(1, some).T for each in (widen(scores), up, down))
+        of_pairs = (u / positives[some, None])[:, :, None] * (d / negatives[some, None])[:, None, :]
+        margins = torch.where(of_pairs > 0, s[:, :, None] - s[:, None, :], 0.0)
+        total = total + (surrogate(margins) * of_pairs).sum()
     return (total / kept.numel()).to(result_dtype(scores))
 
 

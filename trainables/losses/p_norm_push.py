@@ -14,13 +14,16 @@ from torch import Tensor
 
 from search_spaces.cards import LossCard
 from trainables.losses.columns import column_losses
-from trainables.losses.common import check_vectors, no_weights, result_dtype, split_classes
+from trainables.losses.common import check_vectors, class_shares, result_dtype, split_classes
 from trainables.losses.surrogates import Surrogate
 
 
 @dataclass(frozen=True)
 class PNormPush:
-    """``p`` >= 1 over the column losses of a positive surrogate (exponential or logistic)."""
+    """``p`` >= 1 over the column losses of a positive surrogate (exponential or logistic).
+
+    ``weights`` weigh the positives in each L_j and the negatives in the mean of the powers.
+    """
 
     card: LossCard
     surrogate: Surrogate
@@ -29,9 +32,11 @@ class PNormPush:
     def __call__(self, scores: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
         """The loss of ``scores`` (n,) and ``labels`` (n,) in {0, 1}; raises as every pairwise loss does."""
         check_vectors(scores, labels, weights)
-        no_weights(weights, self.card.name)
-        losses = column_losses(self.surrogate, scores, *split_classes(labels))
+        positives, negatives = split_classes(labels)
+        shares = None if weights is None else class_shares(weights[positives])
+        losses = column_losses(self.surrogate, scores, positives, negatives, shares)
         # the p-norm is homogeneous: dividing by a constant and multiplying after changes nothing but the range
         largest = losses.detach().max().clamp(min=1e-300)
-        mean = (losses / largest).pow(self.p).mean()
+        powers = (losses / largest).pow(self.p)
+        mean = powers.mean() if weights is None else class_shares(weights[negatives]) @ powers
         return (largest * mean.pow(1 / self.p)).to(result_dtype(scores))

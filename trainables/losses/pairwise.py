@@ -17,14 +17,7 @@ from torch.autograd.function import once_differentiable
 
 from search_spaces.cards import LossCard
 from trainables.losses import kernels
-from trainables.losses.common import (
-    check_vectors,
-    class_shares,
-    no_weights,
-    result_dtype,
-    split_classes,
-    widen,
-)
+from trainables.losses.common import check_vectors, class_shares, result_dtype, split_classes, widen
 from trainables.losses.macro import multiclass_mean, multilabel_mean
 from trainables.losses.surrogates import Surrogate
 
@@ -37,8 +30,8 @@ class PairwiseLoss:
     of a pair is the product of its two examples' weights, and no gradient flows into them. Half-precision scores are
     widened; the result is float32 for them, else of the scores' dtype.
     Class scores (n, C) with labels (n,) give the macro one-vs-rest mean, with labels (n, C) in {0, 1} the mean over
-    labels (``losses.macro``). Raises ``OneClassError`` for a batch of one class and ``LossError`` for wrong shapes,
-    labels or weights.
+    labels (``losses.macro``); ``weights`` are (n,) there too. Raises ``OneClassError`` for a batch of one class and
+    ``LossError`` for wrong shapes, labels or weights.
     """
 
     card: LossCard
@@ -53,9 +46,8 @@ class PairwiseLoss:
     def __call__(self, scores: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
         """The loss of one batch, a scalar tensor."""
         if scores.dim() == 2 and scores.shape[1] > 1:
-            no_weights(weights, f"{self.card.name} on class scores")
             of_batch = multilabel_mean if labels.shape == scores.shape else multiclass_mean
-            return of_batch(self.surrogate, scores, labels)
+            return of_batch(self.surrogate, scores, labels, weights)
         check_vectors(scores, labels, weights)
         positives, negatives = split_classes(labels)
         shares = None

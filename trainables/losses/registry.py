@@ -22,9 +22,7 @@ from trainables.losses.hypersimplex import Hypersimplex
 from trainables.losses.listwise import Listwise
 from trainables.losses.p_norm_push import PNormPush
 from trainables.losses.pairwise import PairwiseLoss
-from trainables.losses.partial import PartialAucLoss, TopPushLoss
-from trainables.losses.scheduled import ScheduledLoss
-from trainables.losses.selected_pairs import IncompletePairs, SemiHard
+from trainables.losses.selected_pairs import PairSelection, SelectedPairs
 from trainables.losses.surrogates import SURROGATES, Surrogate
 
 Builder = Callable[[LossCard, float | None, Mapping[str, Any]], Loss]
@@ -41,19 +39,17 @@ BUILDERS: dict[str, Builder] = {
         name: lambda card, m, given: PairwiseLoss(card, Surrogate(card.name, m, given.get("steepness", 1.0)))
         for name in SURROGATES
     },
-    "partial_auc": lambda card, m, given: PartialAucLoss(
-        card, _surrogate(m, given), float(given["max_fpr"]), float(given["min_tpr"])
+    "partial_auc": lambda card, m, given: SelectedPairs(
+        card, _surrogate(m, given), PairSelection(max_fpr=float(given["max_fpr"]), min_tpr=float(given["min_tpr"]))
     ),
-    "top_push": lambda card, m, given: TopPushLoss(card, _surrogate(m, given), int(given["k"])),
+    "top_push": lambda card, m, given: SelectedPairs(
+        card, _surrogate(m, given), PairSelection(negatives=int(given["k"]))
+    ),
     "p_norm_push": lambda card, m, given: PNormPush(card, _surrogate(None, given), float(given["p"])),
-    "incomplete_pairs": lambda card, m, given: IncompletePairs(card, _surrogate(m, given), int(given["per_example"])),
-    "semi_hard": lambda card, m, given: SemiHard(card, _surrogate(m, given)),
-    "scheduled": lambda card, m, given: ScheduledLoss(
-        card,
-        given["surrogate"],
-        m or 0.0,
-        *(float(given[name]) for name in ("margin_from", "ce_from", "ce_to", "until")),
+    "incomplete_pairs": lambda card, m, given: SelectedPairs(
+        card, _surrogate(m, given), PairSelection(budget=int(given["per_example"]))
     ),
+    "semi_hard": lambda card, m, given: SelectedPairs(card, _surrogate(m, given), PairSelection(semi_hard=True)),
     "listwise": lambda card, m, given: Listwise(card, float(given["tau"])),
     "hand_till": lambda card, m, given: HandTill(card, _surrogate(m, given)),
     "aucm": lambda card, m, given: AucMargin(card, m or 0.0, given["version"], given["variant"]),
