@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pandas as pd
+import torch
 from PIL import Image
 
 RANDOM = np.random.RandomState(0)
@@ -365,3 +366,43 @@ EXTENSIONS = {
     "imagenet-lt": imagenet_whole,
 }
 OPTIONS = {"imagenet-lt-dogs": {"tail_at_most": 3, "head_at_least": 6}}
+
+
+WORDS = ["the", "cat", "sat", "on", "a", "mat", "dog", "ran", "far", "away", "good", "bad", "film", "plot"]
+
+TEXT_MODELS = {
+    "distilbert-base-uncased": {
+        "model_type": "distilbert", "dim": 32, "hidden_dim": 64, "n_heads": 4, "n_layers": 2, "vocab_size": 40,
+        "max_position_embeddings": 64, "pad_token_id": 0, "architectures": ["DistilBertForMaskedLM"],
+    },
+    "qwen2.5-1.5b-instruct": {
+        "model_type": "qwen2", "hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "num_hidden_layers": 2, "vocab_size": 400, "max_position_embeddings": 64,
+        "tie_word_embeddings": True, "architectures": ["Qwen2ForCausalLM"],
+    },
+}  # fmt: skip
+
+
+def write_text_model(name, root):
+    """Write a tiny model of the real class, its weights and a tokenizer of the real class under ``root/weights``."""
+    import transformers
+
+    folder = root / "weights" / name
+    folder.mkdir(parents=True)
+    qwen = "qwen" in name
+    if qwen:
+        # Byte-level BPE without a pad token, as Qwen's is but for the pad token.
+        base = transformers.Qwen2Tokenizer(pad_token=None).train_new_from_iterator(
+            [" ".join(WORDS)] * 50, vocab_size=350, length=50
+        )
+        base.pad_token = None
+        base.save_pretrained(folder)
+    else:
+        vocabulary = {word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS])}
+        transformers.DistilBertTokenizer(vocab=vocabulary).save_pretrained(folder)
+    settings = dict(TEXT_MODELS[name])
+    config = transformers.AutoConfig.for_model(settings.pop("model_type"), **settings)
+    torch.manual_seed(77)
+    kind = transformers.AutoModelForCausalLM if qwen else transformers.AutoModelForMaskedLM
+    kind.from_config(config).save_pretrained(folder)
+    assert json.loads((folder / "config.json").read_text())["model_type"] == TEXT_MODELS[name]["model_type"]

@@ -1,4 +1,3 @@
-import json
 import warnings
 
 import pytest
@@ -7,26 +6,14 @@ import torch
 from search_spaces.errors import DataError
 from search_spaces.models import MODELS
 from search_spaces.tasks import TASKS
+from tests.trainables.miniatures import TEXT_MODELS, WORDS, write_text_model
 from trainables.models import build_model, find_weights
 
 REVIEWS = TASKS["drug-reviews"]
-WORDS = ["the", "cat", "sat", "on", "a", "mat", "dog", "ran", "far", "away", "good", "bad", "film", "plot"]
 TEXTS = ["the cat sat on a mat", "bad film", "good dog ran far away"]
 
-CONFIGS = {
-    "distilbert-base-uncased": {
-        "model_type": "distilbert", "dim": 32, "hidden_dim": 64, "n_heads": 4, "n_layers": 2, "vocab_size": 40,
-        "max_position_embeddings": 64, "pad_token_id": 0, "architectures": ["DistilBertForMaskedLM"],
-    },
-    "qwen2.5-1.5b-instruct": {
-        "model_type": "qwen2", "hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4,
-        "num_key_value_heads": 2, "num_hidden_layers": 2, "vocab_size": 400, "max_position_embeddings": 64,
-        "tie_word_embeddings": True, "architectures": ["Qwen2ForCausalLM"],
-    },
-}  # fmt: skip
 
-
-@pytest.fixture(params=list(CONFIGS))
+@pytest.fixture(params=list(TEXT_MODELS))
 def name(request):
     return request.param
 
@@ -34,27 +21,7 @@ def name(request):
 @pytest.fixture
 def root(tmp_path, name):
     """A data root with a tiny model of the real class, its weights, and a tokenizer of the real class."""
-    import transformers
-
-    folder = tmp_path / "weights" / name
-    folder.mkdir(parents=True)
-    qwen = "qwen" in name
-    if qwen:
-        # Byte-level BPE without a pad token, as Qwen's is but for the pad token.
-        base = transformers.Qwen2Tokenizer(pad_token=None).train_new_from_iterator(
-            [" ".join(WORDS)] * 50, vocab_size=350, length=50
-        )
-        base.pad_token = None
-        base.save_pretrained(folder)
-    else:
-        vocabulary = {word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS])}
-        transformers.DistilBertTokenizer(vocab=vocabulary).save_pretrained(folder)
-    settings = dict(CONFIGS[name])
-    config = transformers.AutoConfig.for_model(settings.pop("model_type"), **settings)
-    torch.manual_seed(77)
-    kind = transformers.AutoModelForCausalLM if qwen else transformers.AutoModelForMaskedLM
-    kind.from_config(config).save_pretrained(folder)
-    assert json.loads((folder / "config.json").read_text())["model_type"] == CONFIGS[name]["model_type"]
+    write_text_model(name, tmp_path)
     return tmp_path
 
 
