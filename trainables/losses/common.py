@@ -73,6 +73,19 @@ def split_classes(labels: Tensor) -> tuple[Tensor, Tensor]:
     return positives, negatives
 
 
+def weighted_classes(labels: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor] | None]:
+    """``split_classes``, and the shares (n+,), (n-,) that ``weights`` (n,), checked before, give within each class.
+
+    Examples of weight 0 are left out, so that they bring no inf * 0 into a sum. Without weights there are no shares.
+    Raises as ``split_classes`` and ``class_shares`` do.
+    """
+    positives, negatives = split_classes(labels)
+    if weights is None:
+        return positives, negatives, None
+    positives, negatives = positives[weights[positives] > 0], negatives[weights[negatives] > 0]
+    return positives, negatives, (class_shares(weights[positives]), class_shares(weights[negatives]))
+
+
 def widen(tensor: Tensor) -> Tensor:
     """``tensor`` in float64, where every sum of this package is taken."""
     return tensor.to(torch.float64)
@@ -86,10 +99,11 @@ def result_dtype(scores: Tensor) -> torch.dtype:
 def class_shares(weights: Tensor) -> Tensor:
     """``weights`` (n,), checked as ``check_weights`` does, in float64 and scaled to sum to 1.
 
-    Raises ``LossError`` when all are zero: the weights of a class, or of the part of it that a loss selects.
+    Raises ``LossError`` when all are zero: the weights of a class, or of the part of it that a loss selects. A NaN (of
+    a selection by NaN scores) is passed on.
     """
     wide = widen(weights.detach())
-    if not bool((wide > 0).any()):
+    if not bool((wide != 0).any()):
         raise LossError("the weights of a class, or of those of its examples that count, are all zero")
     wide = wide / wide.max()  # 1e308 twice is no number
     return wide / wide.sum()

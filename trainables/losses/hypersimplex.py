@@ -50,9 +50,9 @@ class Hypersimplex:
 
         ``weights`` (n,), scaled to mean 1, weigh the examples' squared errors; the projection does not know them.
         """
-        check_weights(weights, scores.shape[0])
         targets = self._targets(scores, labels)
         size = targets.shape[0]
+        check_weights(weights, size)
         counts = targets.sum(0) if self.k == "labels" else torch.full_like(targets[0], self.share * size)
         projected = project(widen(scores).reshape(targets.shape) / self.tau, counts)
         errors = (projected - targets).square()
@@ -69,7 +69,7 @@ class Hypersimplex:
         if labels.dim() == 1:
             check_classes(scores, labels)
             return widen(functional.one_hot(labels.to(torch.int64), scores.shape[1]))
-        if labels.shape != scores.shape or bool(((labels != 0) & (labels != 1)).any()):
+        if scores.dim() != 2 or labels.shape != scores.shape or bool(((labels != 0) & (labels != 1)).any()):
             raise LossError(f"labels must be 0 or 1 and of shape {tuple(scores.shape)}, got {tuple(labels.shape)}")
         return widen(labels)
 

@@ -52,16 +52,19 @@ def multiclass_mean(
     margins = of_class.diagonal() - of_class
     different = position[:, None] != position
     if weights is None:
-        own, rest = counts[position].to(torch.float64), (labels.numel() - counts[position]).to(torch.float64)
+        own = counts[position].to(torch.float64)
+        if one_vs_one:
+            of_pairs = 1 / (own[:, None] * own * (present * (present - 1)))
+        else:
+            of_pairs = (1 / (own * (labels.numel() - own) * present)).expand(different.shape)
     else:
-        masses = weights.new_zeros(present).index_add(0, position, weights)
-        own, rest = masses[position], different.to(weights.dtype) @ weights
-    if one_vs_one:
-        of_pairs = 1 / (own[:, None] * own * (present * (present - 1)))
-    else:
-        of_pairs = (1 / (own * rest * present)).expand(different.shape)
-    if weights is not None:
-        of_pairs = of_pairs * (weights[:, None] * weights)
+        # quotients first: the products of very small weights would be 0
+        own = weights / weights.new_zeros(present).index_add(0, position, weights)[position]
+        if one_vs_one:
+            of_pairs = own[:, None] * own / (present * (present - 1))
+        else:
+            rest = different.to(weights.dtype) @ weights  # not 1 - own: that cancels
+            of_pairs = own * (weights[:, None] / rest) / present
     of_pairs = of_pairs * different
     # same-class entries must not bring an inf * 0 into the sum
     margins = torch.where(of_pairs > 0, margins, 0.0)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from search_spaces.cards import LossCard
 from trainables.losses.columns import column_losses
-from trainables.losses.common import check_vectors, class_shares, result_dtype, split_classes
+from trainables.losses.common import check_vectors, result_dtype, weighted_classes
 from trainables.losses.surrogates import Surrogate
 
 
@@ -32,11 +32,11 @@ class PNormPush:
     def __call__(self, scores: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
         """The loss of ``scores`` (n,) and ``labels`` (n,) in {0, 1}; raises as every pairwise loss does."""
         check_vectors(scores, labels, weights)
-        positives, negatives = split_classes(labels)
-        shares = None if weights is None else class_shares(weights[positives])
-        losses = column_losses(self.surrogate, scores, positives, negatives, shares)
+        positives, negatives, shares = weighted_classes(labels, weights)
+        of_positives, of_negatives = shares or (None, None)
+        losses = column_losses(self.surrogate, scores, positives, negatives, of_positives)
         # the p-norm is homogeneous: dividing by a constant and multiplying after changes nothing but the range
         largest = losses.detach().max().clamp(min=1e-300)
         powers = (losses / largest).pow(self.p)
-        mean = powers.mean() if weights is None else class_shares(weights[negatives]) @ powers
+        mean = powers.mean() if of_negatives is None else of_negatives @ powers
         return (largest * mean.pow(1 / self.p)).to(result_dtype(scores))

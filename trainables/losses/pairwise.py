@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 
 from search_spaces.cards import LossCard
 from trainables.losses import kernels
-from trainables.losses.common import check_vectors, class_shares, result_dtype, split_classes, widen
+from trainables.losses.common import check_vectors, result_dtype, weighted_classes, widen
 from trainables.losses.macro import multiclass_mean, multilabel_mean
 from trainables.losses.surrogates import Surrogate
 
@@ -49,10 +49,7 @@ class PairwiseLoss:
             of_batch = multilabel_mean if labels.shape == scores.shape else multiclass_mean
             return of_batch(self.surrogate, scores, labels, weights)
         check_vectors(scores, labels, weights)
-        positives, negatives = split_classes(labels)
-        shares = None
-        if weights is not None:
-            shares = class_shares(weights[positives]), class_shares(weights[negatives])
+        positives, negatives, shares = weighted_classes(labels, weights)
         return pair_mean(self.surrogate, scores, positives, negatives, shares, self.method)
 
 

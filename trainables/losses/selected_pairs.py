@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -60,67 +61,76 @@ class SelectedPairs:
         check_vectors(scores, labels, weights)
         positives, negatives = split_classes(labels)
         values = widen(scores.detach())
-        shares = self._hard(values[positives], values[negatives])
+        shares = self._hard(values, positives, negatives)
         if weights is not None:
             of_p, of_q = (1.0, 1.0) if shares is None else shares
             shares = class_shares(of_p * weights[positives]), class_shares(of_q * weights[negatives])
-        if self.selection.budget is None and not self.selection.semi_hard:
+        hard_only = self.selection.budget is None and not self.selection.semi_hard
+        if shares is not None and not (hard_only and weights is None):
+            positives, of_p = _left(values, positives, shares[0])
+            negatives, of_q = _left(values, negatives, shares[1])
+            shares = of_p, of_q
+        if hard_only:
             return pair_mean(self.surrogate, scores, positives, negatives, shares)
         wide = widen(scores)
-        p, q = wide[positives], wide[negatives]
-        mean = self._of_all(p, q, shares) if self.selection.budget is None else self._of_budget(p, q, shares)
-        return mean.to(result_dtype(scores))
+        return self._mean(wide[positives], wide[negatives], shares).to(result_dtype(scores))
 
-    def _hard(self, p: Tensor, q: Tensor) -> Shares:
+    def _hard(self, values: Tensor, positives: Tensor, negatives: Tensor) -> Shares:
         chosen = self.selection
         if chosen.negatives is None and chosen.max_fpr is None and chosen.min_tpr is None:
             return None
         max_fpr = 1.0 if chosen.max_fpr is None else chosen.max_fpr
-        mass = float(chosen.negatives) if chosen.negatives is not None else max_fpr * q.numel()
-        return top_shares(-p, (1 - (chosen.min_tpr or 0.0)) * p.numel()), top_shares(q, mass)
+        mass = float(chosen.negatives) if chosen.negatives is not None else max_fpr * negatives.numel()
+        kept = (1 - (chosen.min_tpr or 0.0)) * positives.numel()
+        return top_shares(-values[positives], kept), top_shares(values[negatives], mass)
 
-    def _of_budget(self, p: Tensor, q: Tensor, shares: Shares) -> Tensor:
-        of_pairs = None
-        if shares is not None:
-            of_p, of_q = shares
-            p, q = p[of_p > 0], q[of_q > 0]
-        budget = (self.selection.budget or 0) * max(p.numel(), q.numel())
-        first, second = balanced_pairs(p.numel(), q.numel(), budget, device=p.device)
-        if shares is not None:
-            of_pairs = of_p[of_p > 0][first] * of_q[of_q > 0][second]
-        x = p[first] - q[second]
-        if self.selection.semi_hard:
-            return _quotient(*self._semi_hard(x, of_pairs))
+    def _mean(self, p: Tensor, q: Tensor, shares: Shares) -> Tensor:
+        """The mean over the budget, or the semi-hard pairs of it or of all, in parts of at most ``TILE_PAIRS`` pairs.
+
+        The pairs of several parts are made again for the gradient, so that no more than one part is ever held.
+        """
+        if self.selection.budget is None:
+            size, at_once = p.numel(), max(1, TILE_PAIRS // q.numel())
+        else:
+            size = min(self.selection.budget * max(p.numel(), q.numel()), p.numel() * q.numel())
+            at_once = TILE_PAIRS
+
+        def part(first: int, p: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
+            last = min(first + at_once, size)
+            up: Any = (slice(first, last), None)
+            down: Any = slice(None)
+            if self.selection.budget is not None:
+                up, down = balanced_pairs(p.numel(), q.numel(), last, first=first, device=p.device)
+            return self._sums(p[up] - q[down], None if shares is None else shares[0][up] * shares[1][down])
+
+        if size <= at_once:
+            total, mass = part(0, p, q)
+        else:
+            parts = [
+                checkpoint(part, first, p, q, use_reentrant=False, preserve_rng_state=False)
+                for first in range(0, size, at_once)
+            ]
+            total, mass = (torch.stack(each).sum() for each in zip(*parts, strict=True))
+        return total / (torch.where(mass > 0, mass, 1) if self.selection.semi_hard else mass)
+
+    def _sums(self, x: Tensor, of_pairs: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The sum of the losses of the pairs, or of the semi-hard ones among them, and of their weights."""
         losses = self.surrogate(x)
-        return losses.mean() if of_pairs is None else of_pairs @ losses / of_pairs.sum()
-
-    def _of_all(self, p: Tensor, q: Tensor, shares: Shares) -> Tensor:
-        """The semi-hard pairs of all, in tiles whose pairs are made again for the gradient."""
-
-        def tile(some: Tensor, q: Tensor, of_some: Tensor | None) -> tuple[Tensor, Tensor]:
-            of_pairs = None if of_some is None or shares is None else of_some[:, None] * shares[1]
-            return self._semi_hard(some[:, None] - q, of_pairs)
-
-        rows = max(1, TILE_PAIRS // q.numel())
-        if rows >= p.numel():
-            return _quotient(*tile(p, q, None if shares is None else shares[0]))
-        cuts = [slice(start, start + rows) for start in range(0, p.numel(), rows)]
-        sums = [
-            checkpoint(tile, p[cut], q, None if shares is None else shares[0][cut], use_reentrant=False) for cut in cuts
-        ]
-        return _quotient(torch.stack([total for total, _ in sums]).sum(), torch.stack([mass for _, mass in sums]).sum())
-
-    def _semi_hard(self, x: Tensor, of_pairs: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The sum of the losses of the semi-hard pairs, and of their weights."""
+        if not self.selection.semi_hard:
+            if of_pairs is None:
+                return losses.sum(), losses.new_tensor(losses.numel())
+            return (losses * of_pairs).sum(), of_pairs.sum()
         chosen = ~((x <= 0) | (x >= (self.surrogate.margin or 0.0)))  # a NaN is chosen, so that it shows in the loss
-        losses = torch.where(chosen, self.surrogate(x), 0.0)
+        losses = torch.where(chosen, losses, 0.0)
         if of_pairs is None:
             return losses.sum(), chosen.sum()
         return (losses * of_pairs).sum(), (of_pairs * chosen).sum()
 
 
-def _quotient(total: Tensor, mass: Tensor) -> Tensor:
-    return total / torch.where(mass > 0, mass, 1)
+def _left(values: Tensor, positions: Tensor, shares: Tensor) -> tuple[Tensor, Tensor]:
+    """``positions`` and ``shares`` without those of share 0. A NaN score stays, so that it shows in the loss."""
+    left = (shares > 0) | values[positions].isnan()
+    return positions[left], shares[left]
 
 
 def top_shares(values: Tensor, mass: float) -> Tensor:
@@ -138,10 +148,12 @@ def top_shares(values: Tensor, mass: float) -> Tensor:
     return weights / weights.sum()
 
 
-def balanced_pairs(n_pos: int, n_neg: int, budget: int, *, device: torch.device | None = None) -> tuple[Tensor, Tensor]:
+def balanced_pairs(
+    n_pos: int, n_neg: int, budget: int, *, first: int = 0, device: torch.device | None = None
+) -> tuple[Tensor, Tensor]:
     """The first ``budget`` pairs (positions in each class) of an order in which every example takes its turn.
 
-    No pair comes twice, and at ``n_pos * n_neg`` (the most there are) all have come.
+    No pair comes twice, and at ``n_pos * n_neg`` (the most there are) all have come. ``first`` pairs are left out.
     """
-    turn = torch.arange(min(budget, n_pos * n_neg), device=device)
+    turn = torch.arange(first, min(budget, n_pos * n_neg), device=device)
     return turn % n_pos, (turn + turn // math.lcm(n_pos, n_neg)) % n_neg
