@@ -151,7 +151,7 @@ FAMILIES = (
         params={"tau": 1.5, "k": "labels", "share": 0.5, "reduction": "sum"},
         rules={
             "tau": Between(0, open_low=True),
-            "k": OneOf(("labels", "share")),
+            "k": OneOf(("expected", "labels", "share")),
             "share": Between(0, 1, open_low=True, open_high=True),
             "reduction": OneOf(("sum", "mean")),
         },

@@ -15,6 +15,7 @@ from search_spaces.phase_spec import PHASED
 from search_spaces.trial import TrialConfig
 from trainables.losses import make_loss
 from trainables.losses.common import Loss
+from trainables.losses.hypersimplex import Hypersimplex
 from trainables.losses.selected_pairs import PairSelection, SelectedPairs
 from trainables.losses.surrogates import Surrogate
 
@@ -68,8 +69,8 @@ def ce_updates(config: TrialConfig) -> int:
     return config.warmup_updates if config.mode == "warmup" else 0
 
 
-def make_phases(config: TrialConfig) -> Phases:
-    """The phases of ``config``.
+def make_phases(config: TrialConfig, shares: Sequence[float] = ()) -> Phases:
+    """The phases of ``config``. ``shares`` (C,) are the classes' expected shares of a batch, which some losses need.
 
     Raises ``TrialError`` for an unknown score scale and for phases that do not fill the run, ``LossError`` for a loss.
 
@@ -83,17 +84,22 @@ def make_phases(config: TrialConfig) -> Phases:
     phases = [Phase(ce_updates(config), lambda _: ce)]
     if config.loss == PHASED:
         for given in config.loss_params[PHASED]:
-            phases.append(_phase(given, config, first=phases[-1].last))
+            phases.append(_phase(given, config, shares, first=phases[-1].last))
         if phases[-1].last != config.total_updates:
             raise TrialError(f"the phases end at update {phases[-1].last} of {config.total_updates}")
         return Phases(tuple(phases))
-    loss = make_loss(config.loss, margin=config.margin, **config.loss_params)
+    loss = _made(config.loss, config.margin, config.loss_params, shares)
     own = Step(config.loss, _objective(loss, scale), weighted)
     phases.append(Phase(config.total_updates, lambda _: own))
     return Phases(tuple(phases), loss if isinstance(loss, nn.Module) else None)
 
 
-def _phase(given: Mapping[str, Any], config: TrialConfig, first: int) -> Phase:
+def _made(name: str, margin: float | None, params: Mapping[str, Any], shares: Sequence[float]) -> Loss:
+    loss = make_loss(name, margin=margin, **params)
+    return loss.expecting(shares) if isinstance(loss, Hypersimplex) and shares else loss
+
+
+def _phase(given: Mapping[str, Any], config: TrialConfig, shares: Sequence[float], first: int) -> Phase:
     """The phase ``given`` (as ``search_spaces.phase_spec.effective_loss`` writes it), which begins at ``first``."""
     updates = given["updates"]
     scale = "identity" if given["loss"] == "ce" else config.score_scale or "identity"
@@ -103,7 +109,8 @@ def _phase(given: Mapping[str, Any], config: TrialConfig, first: int) -> Phase:
     def at(update: int) -> Step:
         share = (update - first) / (updates - 1) if updates > 1 else 1.0
         has_margin = LOSSES[given["loss"]].has_margin
-        loss = _loss(given, (config.margin or 0.0) * _between(factors, share) if has_margin else None)
+        margin = (config.margin or 0.0) * _between(factors, share) if has_margin else None
+        loss = _chosen(given, margin) if "pairs" in given else _made(given["loss"], margin, given["params"], shares)
         return Step(given["loss"], _objective(loss, scale, ce=_between(mixture, share)), weighted)
 
     return Phase(first + updates, at)
@@ -113,10 +120,8 @@ def _between(ends: Sequence[float], share: float) -> float:
     return ends[0] + (ends[1] - ends[0]) * share
 
 
-def _loss(given: Mapping[str, Any], margin: float | None) -> Loss:
-    """The loss of a phase at one moment: over all pairs, or over those it chooses."""
-    if "pairs" not in given:
-        return make_loss(given["loss"], margin=margin, **given["params"])
+def _chosen(given: Mapping[str, Any], margin: float | None) -> Loss:
+    """The loss of a phase over the pairs it chooses."""
     pairs = given["pairs"]
     selection = PairSelection(
         negatives=pairs.get("hard_negatives"),

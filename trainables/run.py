@@ -34,7 +34,7 @@ from trainables.models import BuiltModel, build_model
 from trainables.optim import after_update, clip_gradients, make_optimizer, set_learning_rate
 from trainables.phases import Phases, make_phases
 from trainables.prefetch import prefetch
-from trainables.samplers import Sampler, sampler_of
+from trainables.samplers import Sampler, expected_shares, sampler_of
 from trainables.sampling import Batch
 from trainables.schedule import learning_rate
 from trainables.seeding import seed_torch
@@ -106,8 +106,8 @@ def prepare_run(config: TrialConfig, context: TrialContext, state: TrainState | 
     data = load_task(card, seed=config.seed, data_root=context.data_root, augmentation=config.augmentation)
     check_data(data, card, context.fingerprints.get(config.task))
     say_what_is_left_out(data, card)
-    phases = make_phases(config)
     sampler = sampler_of(config, data.train.labels, card.outputs)
+    phases = make_phases(config, expected_shares(config, data.train.labels, card.outputs))
     seed_torch("init", config.seed)
     model = build_model(
         config.model,

@@ -17,6 +17,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from search_spaces.batches import class_shares
 from search_spaces.errors import DataError, TrialError
 from search_spaces.trial import TrialConfig
 from trainables.sampling import Batch, make_sampler, ordered
@@ -87,6 +88,21 @@ def _cut(
         Batch(some, labels[some], those)
         for some, those in zip(np.array_split(indices, parts), np.array_split(draws, parts), strict=True)
     )
+
+
+def expected_shares(config: TrialConfig, labels: NDArray[np.int64], outputs: int) -> tuple[float, ...]:
+    """The share of a batch that each class is expected to have, (outputs,); of the positives, (1,), for two classes.
+
+    ``labels`` (n,) or (n, L) are those of the training split; with several labels it is that of each label's positives.
+    """
+    if config.sampling == "stratified":
+        return (class_shares(config.batch_size, config.positive_fraction or 0.0)[1] / config.batch_size,)
+    if config.sampling == "balanced":
+        return (1 / outputs,) * outputs if outputs > 1 else (0.5,)
+    if labels.ndim == 2:
+        return tuple(labels.mean(0).tolist())
+    counts = np.bincount(labels, minlength=max(outputs, 2)) / len(labels)
+    return tuple(counts.tolist()) if outputs > 1 else (float(counts[1]),)
 
 
 def sampler_of(config: TrialConfig, labels: NDArray[np.int64], outputs: int) -> Sampler:

@@ -140,6 +140,25 @@ def test_k_from_a_share_is_the_published_image_setting() -> None:
     assert loss.item() == pytest.approx(0.5 * 0.9 * (4 / 9) ** 2, rel=1e-12)
 
 
+def test_k_from_the_expected_shares_of_the_classes() -> None:
+    """Nothing is clipped: each column is z minus its mean plus its share, which need not be that of the batch."""
+    random = torch.Generator().manual_seed(6)
+    scores = 0.02 * torch.randn(30, 3, dtype=torch.float64, generator=random)
+    labels = torch.randint(0, 3, (30,), generator=random)
+    shares = [0.6, 0.3, 0.1]
+    loss = make_loss("hypersimplex", tau=1.0, k="expected").expecting(shares)  # type: ignore[attr-defined]
+    targets = torch.nn.functional.one_hot(labels, 3)
+    expected = (scores - scores.mean(0) + torch.tensor(shares) - targets).square().sum() / 2
+    assert loss(scores, labels).item() == pytest.approx(expected.item(), rel=1e-6)
+    binary = make_loss("hypersimplex", k="expected").expecting([0.25])  # type: ignore[attr-defined]
+    even = (torch.arange(40) < 10).long()
+    assert binary(scores.reshape(-1)[:40], even) == make_loss("hypersimplex")(scores.reshape(-1)[:40], even)
+    with pytest.raises(LossError, match="k=expected of loss hypersimplex needs 3 expected shares, got none"):
+        make_loss("hypersimplex", k="expected")(scores, labels)
+    with pytest.raises(LossError, match="needs 1 expected shares, got 3"):
+        loss(scores[:, 0], (labels == 0).long())
+
+
 def test_half_precision_is_widened() -> None:
     random = torch.Generator().manual_seed(2)
     scores = torch.randn(4096, generator=random)

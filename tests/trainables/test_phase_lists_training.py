@@ -194,6 +194,24 @@ def test_data_without_weights_are_refused_where_weights_are_asked_for(
         run_trial(config_of(example_weights="task"), toy.context(tmp_path))
 
 
+def test_hypersimplex_counts_are_expected_from_the_sampling(config_of: Make, toy: Any, tmp_path: Path) -> None:
+    """16 examples a batch, 4 of them positive: what is expected is what every batch has."""
+    params = {"tau": 1.0, "share": 0.5, "reduction": "mean"}
+
+    def losses(k: str, **changes: Any) -> list[float]:
+        alone = config_of(loss="hypersimplex", margin=None, loss_params=params | {"k": k}, **changes)
+        phase = {"updates": 8, "loss": "hypersimplex", "params": params | {"k": k}, "ce": [0.2, 0.2]}
+        return [
+            row["train_loss"]
+            for config in (alone, phased(config_of, phase, margin=None, **changes))
+            for row in run_trial(config, toy.context(tmp_path)).rows
+        ]
+
+    assert losses("expected") == losses("labels")
+    natural = {"sampling": "natural", "positive_fraction": None}
+    assert losses("expected", **natural) != losses("labels", **natural)
+
+
 EVERYTHING = (
     {"updates": 3, "loss": "squared_hinge", "margin": [0.2, 1.0], "ce": [1.0, 0.0]},
     {"updates": 2, "loss": "logistic", "pairs": {"hard_negatives": 3, "budget": 2}, "weights": "task"},

@@ -314,8 +314,8 @@ def own_becomes(monkeypatch: pytest.MonkeyPatch, objective: Any) -> None:
     """Put ``objective`` in the place of the run's own loss, after the warm-up."""
     make = run_module.make_phases
 
-    def changed(config: TrialConfig) -> Phases:
-        warm_up, own = make(config).phases
+    def changed(config: TrialConfig, shares: Any) -> Phases:
+        warm_up, own = make(config, shares).phases
         return Phases((warm_up, Phase(own.last, lambda _: Step(config.loss, objective, False))))
 
     monkeypatch.setattr(run_module, "make_phases", changed)

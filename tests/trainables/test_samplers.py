@@ -7,7 +7,7 @@ import pytest
 
 from search_spaces.batches import balanced_updates, natural_updates
 from search_spaces.errors import DataError, TrialError
-from trainables.samplers import sampler_of
+from trainables.samplers import expected_shares, sampler_of
 
 LABELS = np.array([0] * 23 + [1] * 9 + [2] * 4 + [3])[np.random.RandomState(0).permutation(37)]
 
@@ -77,6 +77,31 @@ def test_one_pass_of_the_largest_class(config_of):
     found = sampler(config_of, sampling="balanced", batch_size=8, updates_per_epoch=updates)
     seen = np.concatenate([flat(found.micro_batches(update)) for update in range(updates)])
     assert set(seen.tolist()) == set(range(37))
+
+
+@pytest.mark.parametrize(
+    ("labels", "outputs", "expected"),
+    [
+        (LABELS, 4, [23 / 37, 9 / 37, 4 / 37, 1 / 37]),
+        ((LABELS == 1).astype(np.int64), 1, [9 / 37]),
+        (np.stack((LABELS == 0, LABELS > 1), 1).astype(np.int64), 2, [23 / 37, 5 / 37]),
+    ],
+)
+def test_expected_shares_of_natural_batches_are_those_of_the_split(config_of, labels, outputs, expected):
+    config = config_of(positive_fraction=None, sampling="natural")
+    assert expected_shares(config, labels, outputs) == pytest.approx(expected)
+
+
+def test_expected_shares_of_balanced_and_stratified_batches_are_those_of_the_batch(config_of):
+    for labels, outputs in ((LABELS, 4), ((LABELS == 0).astype(np.int64), 1)):
+        found = sampler(config_of, labels, outputs, sampling="balanced", batch_size=24, updates_per_epoch=2)
+        (part,) = found.micro_batches(0)
+        counts = np.bincount(part.labels, minlength=max(outputs, 2)) / 24
+        wanted = counts if outputs > 1 else counts[1:]
+        config = config_of(positive_fraction=None, sampling="balanced")
+        assert expected_shares(config, labels, outputs) == pytest.approx(wanted.tolist())
+    config = config_of(batch_size=24, positive_fraction=0.2)  # floor(4.8 + 1/2) = 5 positives
+    assert expected_shares(config, (LABELS == 0).astype(np.int64), 1) == (5 / 24,)
 
 
 def test_parts_cut_a_batch_without_changing_it(config_of):

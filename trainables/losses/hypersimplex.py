@@ -4,8 +4,9 @@
     P_k(z) = argmin over {0 <= v <= 1, sum v = k} of |v - z|^2 = clip(z - lambda, 0, 1)
 
 k is the number of positives, so that a vertex is a perfect labelling. On class scores (n, C) every column is projected
-on its own and the losses are added. ``k="labels"`` counts the batch's positives (per class), ``k="share"`` takes
-``share * n`` (the expected share; the paper's published image runs used n / 2 for every class).
+on its own and the losses are added. ``k="labels"`` counts the batch's positives (per class), ``k="expected"`` takes
+their expected number, each class's share of the examples drawn times n (the paper's text), and ``k="share"`` takes
+``share * n`` for every class (the paper's published image runs: n / 2).
 
 What to know (``docs/losses.md``): clipped examples, the worst errors among them, get no gradient, so a small tau can
 freeze training; a column with k = 0 or n gives no gradient at all; a constant added to a column changes nothing, so
@@ -15,8 +16,9 @@ coupled, so accumulating over parts of it is another loss. Half precision is wid
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -44,6 +46,12 @@ class Hypersimplex:
     k: str = "labels"
     share: float = 0.5
     reduction: str = "sum"
+    shares: tuple[float, ...] | None = None
+    """The expected share of each class, for ``k="expected"``; see ``expecting``."""
+
+    def expecting(self, shares: Sequence[float]) -> Self:
+        """The same loss for data of which ``shares`` (C,), in 0 .. 1, are positive: (1,) for scores (n,)."""
+        return replace(self, shares=tuple(float(share) for share in shares))
 
     def __call__(self, scores: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
         """The loss of scores (n,) with labels (n,) in {0, 1}, or (n, C) with (n,) classes or (n, C) in {0, 1}.
@@ -53,13 +61,26 @@ class Hypersimplex:
         targets = self._targets(scores, labels)
         size = targets.shape[0]
         check_weights(weights, size)
-        counts = targets.sum(0) if self.k == "labels" else torch.full_like(targets[0], self.share * size)
-        projected = project(widen(scores).reshape(targets.shape) / self.tau, counts)
+        projected = project(widen(scores).reshape(targets.shape) / self.tau, self._counts(targets))
         errors = (projected - targets).square()
         if weights is not None:
             errors = errors * (class_shares(weights) * size)[:, None]
         loss = errors.sum() / 2
         return (loss / size if self.reduction == "mean" else loss).to(result_dtype(scores))
+
+    def _counts(self, targets: Tensor) -> Tensor:
+        size = targets.shape[0]
+        if self.k == "labels":
+            return targets.sum(0)
+        if self.k == "share":
+            return torch.full_like(targets[0], self.share * size)
+        if self.shares is None or len(self.shares) != targets.shape[1]:
+            given = "none" if self.shares is None else str(len(self.shares))
+            raise LossError(
+                f"k=expected of loss hypersimplex needs {targets.shape[1]} expected shares, got {given}: "
+                "loss.expecting(shares); a sweep takes them from the sampling"
+            )
+        return targets.new_tensor(self.shares) * size
 
     def _targets(self, scores: Tensor, labels: Tensor) -> Tensor:
         if scores.dim() == 1:
