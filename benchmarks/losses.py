@@ -103,10 +103,11 @@ def small_batches() -> None:
             ours, matrix = objective("ours", name), matrix_loss(name)
             assert ours is not None
             pairs = [
-                (milliseconds(ours, scores, labels, 50), milliseconds(matrix, scores, labels, 50)) for _ in range(15)
+                (milliseconds(ours, scores, labels, 50), milliseconds(matrix, scores, labels, 50)) for _ in range(31)
             ]
             a, b = (1e3 * statistics.median(times) for times in zip(*pairs, strict=True))
-            cells.append(f"{name} {a:.0f}/{b:.0f}={a / b:.2f}")
+            ratio = statistics.median(one / other for one, other in pairs)  # the machine's speed may change between
+            cells.append(f"{name} {a:.0f}/{b:.0f}={ratio:.2f}")
         print(f"  B={n:<4}", "  ".join(cells))
 
 
@@ -134,7 +135,7 @@ def main() -> None:
             if n < 1_000_000:
                 for kind in ("matrix", "libauc"):
                     text, took = run(kind, name, n)
-                    ratio = "" if took is None or ours is None else f" ({took / ours:.0f}x)"
+                    ratio = "" if took is None or ours is None else f" ({took / ours:.3g}x)"
                     line += f" {kind} {text}{ratio:8}"
             print(line, flush=True)
     small_batches()

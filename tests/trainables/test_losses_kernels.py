@@ -233,6 +233,23 @@ def test_nan_scores_give_a_nan_loss(name: str, method: str) -> None:
         assert math.isnan(ours(name, MARGINS[name], method, scores, torch.tensor(labels), None)[0])
 
 
+@pytest.mark.parametrize("name", SURROGATES)
+@pytest.mark.parametrize("weigh", [False, True])
+def test_matrices_too_large_to_hold_are_made_in_tiles(name: str, weigh: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainables.losses.kernels.matrix.WHOLE_PAIRS", 20)
+    monkeypatch.setattr("trainables.losses.kernels.matrix.CPU_TILE_PAIRS", 60)  # 2 rows of 23, the last tile of 1
+    random = torch.Generator().manual_seed(8)
+    scores = (torch.randn(34, dtype=torch.float64, generator=random) * 10).round() / 10
+    labels = (torch.arange(34) % 3 == 1).long()
+    weights = torch.rand(34, dtype=torch.float64, generator=random) + 0.1 if weigh else None
+    of_examples = [1.0] * 34 if weights is None else weights.tolist()
+    expected, gradient = double_loop(name, 0.5, scores.tolist(), labels.tolist(), of_examples)
+    for method in ("auto", "matrix"):
+        value, slopes = ours(name, MARGINS[name], method, scores, labels, weights)
+        assert value == pytest.approx(expected, rel=1e-12)
+        assert slopes == pytest.approx(gradient, rel=1e-10, abs=1e-14)
+
+
 def test_an_unknown_method_is_refused() -> None:
     with pytest.raises(LossError, match="method"):
         row_sums(Surrogate("hinge", 0.5), (0,), torch.zeros(1), torch.zeros(1), torch.ones(1, 1), "quick")

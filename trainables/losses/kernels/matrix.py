@@ -8,8 +8,15 @@ from torch import Tensor
 
 from trainables.losses.surrogates import Surrogate
 
+WHOLE_PAIRS = 1 << 16
+"""Pairs up to which the matrix is made at once."""
+
 TILE_PAIRS = 1 << 20
-"""Pairs held at a time: 8 MiB of float64."""
+"""Pairs held at a time of a larger matrix: 8 MiB of float64."""
+
+CPU_TILE_PAIRS = 1 << 15
+"""The same on a CPU: 256 KiB stay in its cache, while larger blocks are mapped and cleared anew by every operation,
+which takes up to five times as long as the arithmetic."""
 
 
 def sums(surrogate: Surrogate, orders: Sequence[int], p: Tensor, q: Tensor, weights: Tensor) -> list[Tensor]:
@@ -17,7 +24,7 @@ def sums(surrogate: Surrogate, orders: Sequence[int], p: Tensor, q: Tensor, weig
 
     ``p`` (n+,), ``q`` (n-,), ``weights`` (n-, k), all float64; one (n+, k) tensor per order.
     """
-    rows = max(1, TILE_PAIRS // max(1, q.numel()))
+    rows = rows_at_once(p, q)
     if rows >= p.numel():
         x = p[:, None] - q
         return [surrogate.derivative(x, order) @ weights for order in orders]
@@ -27,3 +34,10 @@ def sums(surrogate: Surrogate, orders: Sequence[int], p: Tensor, q: Tensor, weig
         for result, order in zip(out, orders, strict=True):
             result[start : start + rows] = surrogate.derivative(x, order) @ weights
     return out
+
+
+def rows_at_once(p: Tensor, q: Tensor) -> int:
+    """How many rows of the matrix of ``p`` and ``q`` to hold at a time: all of a small one."""
+    if p.numel() * q.numel() <= WHOLE_PAIRS:
+        return p.numel()
+    return max(1, (CPU_TILE_PAIRS if p.device.type == "cpu" else TILE_PAIRS) // q.numel())
