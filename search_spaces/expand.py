@@ -17,7 +17,7 @@ from search_spaces.loss_spec import loss_spec
 from search_spaces.losses import LOSSES
 from search_spaces.models import MODELS
 from search_spaces.order import launch_order
-from search_spaces.phase_spec import effective_loss, losses_of
+from search_spaces.phase_spec import PHASED, effective_loss, losses_of, weights_throughout
 from search_spaces.settings import Settings
 from search_spaces.space import Space
 from search_spaces.tasks import task_card
@@ -94,9 +94,10 @@ def _add_setting(found: _Collected, part: Grid, task: TaskCard, model: ModelCard
                 repr(effective["loss_params"]),
                 effective["margin"],
                 effective["warmup_updates"],
+                effective.get("example_weights"),
             )
             if key not in made:
-                trial = TrialConfig(**base, **effective, seed=seed)
+                trial = TrialConfig(**(base | effective), seed=seed)
                 made[key] = found.trials.setdefault(trial.trial_id, trial)
                 found.eval_batch_sizes.setdefault(trial.trial_id, part.settings.eval_batch_size)
             trial_id = made[key].trial_id
@@ -168,20 +169,17 @@ def _effective_fields(loss: LossCard, ratio: float, margin: float | None, total:
     """The fields of ``TrialConfig`` that follow from a nominal point; what is meaningless there is None."""
     updates = warmup_updates(ratio, total)
     if not loss.pairwise or updates == total:
-        ce = loss if not loss.pairwise else LOSSES["ce"]
-        return {
-            "loss": ce.name,
-            "mode": "ce",
-            "margin": margin if ce.has_margin else None,
-            "loss_params": ce.params,
-            "warmup_updates": 0,
-            "switch_scale": None,
-            "score_scale": None,
-            "loss_revision": ce.revision,
-        }
+        return _baseline_fields(LOSSES["ce"] if loss.pairwise else loss, margin)
     name, params = loss.name, loss.params
+    weights: str = part.settings.example_weights
     if name in part.phases:
-        name, params = effective_loss(part.phases[name], total - updates, part.settings.example_weights)
+        if not updates:
+            weights = weights_throughout(part.phases[name], total, weights)
+        name, params = effective_loss(part.phases[name], total - updates, weights)
+        if name == "ce":  # what is left of the list once phases without an update are left out
+            if not updates or part.settings.switch_scale == 1:
+                return _baseline_fields(LOSSES["ce"], None) | {"example_weights": weights}
+            name, params = PHASED, {PHASED: [{"updates": total - updates, "loss": "ce", "params": {}}]}
         if not any(LOSSES[each].has_margin for each in losses_of(name, params)):
             margin = None
     return {
@@ -192,7 +190,22 @@ def _effective_fields(loss: LossCard, ratio: float, margin: float | None, total:
         "warmup_updates": updates,
         "switch_scale": part.settings.switch_scale if updates else None,
         "score_scale": part.settings.score_scale,
+        "example_weights": weights,
         "loss_revision": "+".join(sorted({LOSSES[each].revision for each in losses_of(name, params)} - {""})),
+    }
+
+
+def _baseline_fields(loss: LossCard, margin: float | None) -> dict[str, Any]:
+    """Those of a run without a switch: CE, or another baseline."""
+    return {
+        "loss": loss.name,
+        "mode": "ce",
+        "margin": margin if loss.has_margin else None,
+        "loss_params": loss.params,
+        "warmup_updates": 0,
+        "switch_scale": None,
+        "score_scale": None,
+        "loss_revision": loss.revision,
     }
 
 

@@ -13,15 +13,23 @@ from search_spaces.errors import nearest
 T = TypeVar("T")
 
 
+def finite(value: Any) -> bool:
+    """Whether ``value`` is a number that a float can hold; True and False are none."""
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # an integer of more than 308 digits
+        return False
+
+
 def _whole(value: Any) -> int:
     # bool is an int to Python and "3" is one to pydantic; in a space both are slips.
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value % 1:
+    if not finite(value) or value % 1:
         raise ValueError("should be a whole number")
     return int(value)
 
 
 def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if not finite(value):
         raise ValueError("should be a finite number")
     return float(value) + 0.0  # -0.0 becomes 0.0
 
@@ -84,6 +92,8 @@ def _complaint(detail: Any, model: type[BaseModel], given: Mapping[str, Any]) ->
         return key, "missing"
     if kind == "too_short":
         return key, "empty: give at least one"
+    if kind == "model_type":
+        return key, f"should be keys and values, got {detail['input']!r}"
     if kind == "literal_error":
         names = [name.strip("' ") for name in detail["ctx"]["expected"].replace(" or ", ", ").split(", ")]
         return key, f"unknown value {detail['input']!r}: {nearest(str(detail['input']), names)}"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from search_spaces.errors import nearest
+from search_spaces.fields import finite
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Between:
         noun = "a whole number" if self.whole else "a number"
         left = f"> {self.low:g}" if self.open_low else f">= {self.low:g}"
         right = "" if self.high is None else f" and {'<' if self.open_high else '<='} {self.high:g}"
-        ok = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        ok = finite(value)
         ok = ok and (not self.whole or float(value).is_integer())
         ok = ok and (value > self.low if self.open_low else value >= self.low)
         if self.high is not None:

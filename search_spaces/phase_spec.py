@@ -183,7 +183,7 @@ def phase_card(name: str, phases: PhaseList) -> LossCard:
     """What a space needs to know of the list as of any loss; its parameters are the phases as written."""
     cards = [loss_card(phase.loss) for phase in phases]
     kinds = [kind for kind in ALL_KINDS if all(kind in card.kinds for card in cards)]
-    if any(phase.pairs is not None or phase.weights == "task" for phase in phases):
+    if any(phase.pairs not in (None, Pairs()) or phase.weights == "task" for phase in phases):
         kinds = [kind for kind in kinds if kind == "binary"]
     return LossCard(
         name=name,
@@ -204,34 +204,63 @@ def card_of(spec: str, phases: Mapping[str, PhaseList]) -> LossCard:
 
     Raises ``ValueError`` as ``loss_card`` does.
     """
-    return phase_card(spec, phases[spec]) if spec in phases else loss_card(spec, also=phases)
+    name, bracket, _ = spec.partition("(")
+    if (name := name.strip()) in phases:
+        if bracket:
+            raise ValueError(f"{spec!r}: {name} is a list of phases, which has no parameters")
+        return phase_card(name, phases[name])
+    return loss_card(spec, also=phases)
 
 
 def effective_loss(phases: PhaseList, updates: int, weights: str) -> tuple[str, dict[str, Any]]:
     """Name and parameters of the loss that ``phases`` are over the ``updates`` after the CE warm-up.
 
-    Shares become updates (each end floor(share * updates + 1/2)) and phases without one are left out. A single phase
-    that is a loss with a name of its own is that loss, so that no run is trained twice. ``weights`` is what the
-    settings say.
+    Shares become updates (each end floor(share * updates + 1/2)). However a list is written, equal runs are equal here:
+    phases without an update are left out, pairs that a loss with a name of its own chooses are that loss, and
+    neighbours that do not differ are one phase. A single phase that is a loss is that loss, ``ce`` included.
+    ``weights`` is what the settings say.
     """
-    ends, past = [], Fraction(0)
+    kept: list[dict[str, Any]] = []
+    for phase, length in _lengths(phases, updates):
+        found = _effective(phase, length, weights)
+        constant = all(len(set(found.get(key, [0]))) == 1 for key in ("margin", "ce"))
+        if kept and constant and {**kept[-1], "updates": length} == found:
+            kept[-1]["updates"] += length
+        else:
+            kept.append(found)
+    if len(kept) == 1 and set(kept[0]) == {"updates", "loss", "params"}:
+        return kept[0]["loss"], kept[0]["params"]
+    return PHASED, {PHASED: kept}
+
+
+def weights_throughout(phases: PhaseList, updates: int, weights: str) -> str:
+    """What the settings would have to say for no phase to say it again, where all agree; else ``weights``."""
+    said = {phase.weights or weights for phase, _ in _lengths(phases, updates)}
+    return said.pop() if len(said) == 1 else weights
+
+
+def _lengths(phases: PhaseList, updates: int) -> list[tuple[Phase, int]]:
+    """The phases that have any of the ``updates``, and how many."""
+    ends, past = [0], Fraction(0)
     for phase in phases[:-1]:
         past += Fraction(repr(phase.share))
         ends.append(warmup_updates(float(past), updates))
-    lengths = [last - first for first, last in zip([0, *ends], [*ends, updates], strict=True)]
-    kept = [_effective(phase, length, weights) for phase, length in zip(phases, lengths, strict=True) if length]
-    return (len(kept) == 1 and _by_its_name(kept[0])) or (PHASED, {PHASED: kept})
+    lengths = [last - first for first, last in zip(ends, [*ends[1:], updates], strict=True)]
+    return [(phase, length) for phase, length in zip(phases, lengths, strict=True) if length]
 
 
 def _effective(phase: Phase, updates: int, weights: str) -> dict[str, Any]:
     card = loss_card(phase.loss)
-    fields: dict[str, Any] = {"updates": updates, "loss": card.name, "params": dict(card.params)}
-    if phase.margin != (1.0, 1.0):
-        fields["margin"] = list(phase.margin)
-    if phase.ce != (0.0, 0.0):
-        fields["ce"] = list(phase.ce)
-    pairs = (phase.pairs or Pairs()).model_dump(exclude_none=True, exclude_defaults=True)
-    pairs = {key: value for key, value in pairs.items() if (key, value) not in {("max_fpr", 1.0), ("min_tpr", 0.0)}}
+    # The only update of a phase is its last one.
+    margin, ce = (ramp if updates > 1 else (ramp[1], ramp[1]) for ramp in (phase.margin, phase.ce))
+    if ce == (1.0, 1.0):
+        return _effective(Phase(loss="ce", weights=phase.weights), updates, weights)
+    name, params, pairs = _by_its_name(card.name, card.params, phase.pairs or Pairs())
+    fields: dict[str, Any] = {"updates": updates, "loss": name, "params": params}
+    if margin != (1.0, 1.0):
+        fields["margin"] = list(margin)
+    if ce != (0.0, 0.0):
+        fields["ce"] = list(ce)
     if pairs:
         fields["pairs"] = pairs
     if phase.weights not in (None, weights):
@@ -239,27 +268,23 @@ def _effective(phase: Phase, updates: int, weights: str) -> dict[str, Any]:
     return fields
 
 
-def _by_its_name(phase: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
-    """The named loss a phase of the whole run amounts to, if there is one."""
-    if {"margin", "ce", "weights"} & set(phase):
-        return None
-    pairs = phase.get("pairs", {})
-    if not pairs:
-        return phase["loss"], phase["params"]
-    if WITH_MARGIN.fault(phase["loss"]):
-        return None
-    surrogate = {"surrogate": phase["loss"]}
-    match sorted(pairs):
-        case ["hard_negatives"]:
-            return "top_push", surrogate | {"k": pairs["hard_negatives"]}
-        case ["budget"]:
-            return "incomplete_pairs", surrogate | {"per_example": pairs["budget"]}
-        case ["semi_hard"]:
-            return "semi_hard", surrogate
-        case ["max_fpr"] | ["min_tpr"] | ["max_fpr", "min_tpr"]:
-            shares = {"max_fpr": pairs.get("max_fpr", 1.0), "min_tpr": pairs.get("min_tpr", 0.0)}
-            return "partial_auc", surrogate | shares
-    return None
+def _by_its_name(loss: str, params: Mapping[str, Any], chosen: Pairs) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """The loss over the ``chosen`` pairs: that with a name of its own if there is one, else ``loss`` and its pairs."""
+    pairs = chosen.model_dump(exclude_none=True, exclude_defaults=True)
+    pairs = {key: value for key, value in pairs.items() if (key, value) not in {("max_fpr", 1.0), ("min_tpr", 0.0)}}
+    surrogate = {"surrogate": loss}
+    if not WITH_MARGIN.fault(loss):
+        match sorted(pairs):
+            case ["hard_negatives"]:
+                return "top_push", surrogate | {"k": pairs["hard_negatives"]}, {}
+            case ["budget"]:
+                return "incomplete_pairs", surrogate | {"per_example": pairs["budget"]}, {}
+            case ["semi_hard"]:
+                return "semi_hard", surrogate, {}
+            case ["max_fpr"] | ["min_tpr"] | ["max_fpr", "min_tpr"]:
+                shares = {"max_fpr": pairs.get("max_fpr", 1.0), "min_tpr": pairs.get("min_tpr", 0.0)}
+                return "partial_auc", surrogate | shares, {}
+    return loss, dict(params), pairs
 
 
 def most_of_margin(phases: PhaseList) -> float:

@@ -138,8 +138,10 @@ def _read_loss_files(listed: Any, folder: Path) -> tuple[dict[str, str], list[st
         try:
             texts[file.name] = file.read_text(encoding="utf-8")
             use_loss_files({file.name: texts[file.name]})
-        except (OSError, UnicodeError) as error:
+        except OSError as error:
             problems.append(f"loss_files: {error}")
+        except ValueError as error:  # a name with a NUL, bytes that are no UTF-8
+            problems.append(f"loss_files: {name!r}: {error}")
         except SpaceError as error:
             problems += [f"loss_files: {file.name}: {problem}" for problem in error.problems]
     return texts, problems
@@ -175,6 +177,9 @@ def _shape(raw: Mapping[str, Any], path: Path) -> tuple[dict[str, Any], list[dic
         if not isinstance(part, dict):
             problems.append(f"parts.{index}: expected keys and values")
             continue
+        above = [key for key in part if key in SPACE_KEYS and key not in PART_KEYS]
+        problems += [f"parts.{index}.{key}: belongs to the whole space, write it at the top" for key in above]
+        part = {key: value for key, value in part.items() if key not in above}
         merged = copy.deepcopy({**shared, **part})
         for key in ("settings", "phases"):
             if isinstance(shared.get(key), dict) and isinstance(part.get(key), dict):

@@ -121,6 +121,7 @@ def test_an_override_names_files_from_here(tmp_path: Path, monkeypatch: pytest.M
     [
         (None, ["gap.py"], "loss_files: [Errno 2] No such file or directory"),
         (GAP, ["gap.txt"], "loss_files: should be Python files (.py), got 'gap.txt'"),
+        (GAP, ["g\0.py"], "loss_files: 'g\\x00.py': embedded null byte"),
         (GAP, [3], "loss_files: should be Python files (.py), got 3"),
         (GAP, ["gap.py", "gap.py"], "loss_files: two files are named 'gap.py'"),
         (BROKEN, ["gap.py"], "loss_files: gap.py: ValueError (line 3): "),

@@ -267,7 +267,7 @@ CARD = {"definition": "y", "counts": {"train": [1, 2], "validation": [3, 4], "te
         ({}, "definition: missing; counts: missing; fingerprint: missing"),
         (CARD | {"fingerprint": None}, "fingerprint: should be a word, got None"),
         (CARD | {"definition": ["y"]}, "definition: should be a word"),
-        (CARD | {"counts": [1, 2]}, "counts: should be a valid dictionary or"),
+        (CARD | {"counts": [1, 2]}, "counts: should be keys and values, got"),
         (CARD | {"counts": {"train": [1, 2]}}, "counts.validation: missing; counts.test: missing"),
         (CARD | {"counts": CARD["counts"] | {"test": "56"}}, "counts.test: should be a valid tuple"),
         (CARD | {"counts": CARD["counts"] | {"test": [5]}}, "counts.test.1: missing"),

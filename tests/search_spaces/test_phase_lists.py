@@ -76,7 +76,8 @@ def test_a_run_holds_its_phases_in_updates(tmp_path: Path) -> None:
     ],
 )
 def test_shares_round_like_warm_up_ratios(shares: list[float], updates: int, expected: list[int]) -> None:
-    written = [{"share": share, "loss": "logistic", "ce": 0.5} for share in shares] + [{"loss": "exponential"}]
+    ce = iter([0.5, 0.25])
+    written = [{"share": share, "loss": "logistic", "ce": next(ce)} for share in shares] + [{"loss": "exponential"}]
     read, _ = read_phases({"own": written})
     name, params = effective_loss(read["own"], updates, "none")
     assert name == "phases"
@@ -140,6 +141,60 @@ def test_a_phase_without_a_name_of_its_own_stays(tmp_path: Path, phase: dict[str
     assert found.margin == (0.5 if margins else None)
 
 
+HALF = {"share": 0.5}
+TOP = {"loss": "hinge", "pairs": {"hard_negatives": 3}}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "updates"),
+    [
+        ([{**HALF, "loss": "hinge"}, {"loss": "hinge"}], [{"loss": "hinge"}], 20),
+        ([{**HALF, **TOP, "ce": 0.1}, {**TOP, "ce": {"from": 0.1, "to": 0.1}}], [{**TOP, "ce": 0.1}], 20),
+        ([{**TOP, "ce": 0.1}], [{"loss": "top_push(k=3, surrogate=hinge)", "ce": 0.1}], 20),
+        (
+            [{**HALF, "loss": "square", "pairs": {"budget": 2}}, {"loss": "hinge"}],
+            [{**HALF, "loss": "incomplete_pairs(surrogate=square, per_example=2)"}, {"loss": "hinge"}],
+            20,
+        ),
+        # the only update of a phase is its last
+        ([{"loss": "hinge", "margin": {"from": 0.1, "to": 1}, "ce": {"from": 1, "to": 0}}], [{"loss": "hinge"}], 1),
+        (
+            [{**HALF, "loss": "hinge", "ce": {"from": 0, "to": 1}}, {"loss": "square"}],
+            [{**HALF, "loss": "square", "ce": {"from": 0, "to": 1}, "margin": 0.5}, {"loss": "square"}],
+            2,
+        ),
+        # 0.4 of an update is none
+        ([{"share": 0.4, "loss": "square"}, {"loss": "hinge"}], [{"loss": "hinge"}], 1),
+    ],
+)
+def test_one_run_written_in_two_ways_is_one_trial(tmp_path: Path, one: Any, other: Any, updates: int) -> None:
+    settings = {"epochs": 1, "updates_per_epoch": updates}
+    found = expand(space(tmp_path, {"one": one, "other": other}, losses=["one", "other"], settings=settings))
+    assert [cell.loss for cell in found.cells] == ["one", "other"]
+    assert len(found.trials) == 1
+
+
+def test_neighbours_that_change_stay_apart() -> None:
+    ramp = {"loss": "hinge", "ce": {"from": 1, "to": 0}}
+    read, _ = read_phases({"own": [{**HALF, **ramp}, ramp]})
+    _, params = effective_loss(read["own"], 20, "none")
+    assert [phase["updates"] for phase in params["phases"]] == [10, 10]
+
+
+def test_what_only_ce_is_left_of(tmp_path: Path) -> None:
+    """The first phase has 0.4 updates, which are none."""
+    own = {"own": [{"share": 0.4, "loss": "hinge"}, {"loss": "ce"}]}
+    settings = {"epochs": 1, "updates_per_epoch": 1}
+    (only,) = expand(space(tmp_path, own, losses=["ce", "own"], settings=settings)).trials.values()
+    assert (only.loss, only.mode, only.margin, only.score_scale) == ("ce", "ce", None, None)
+    # 9 updates with CE and a tenth at another learning rate, or at the same
+    for scale, expected in ((0.5, ["ce", "phases"]), (1, ["ce"])):
+        settings = {"epochs": 1, "updates_per_epoch": 10, "switch_scale": scale}
+        found = expand(space(tmp_path, own, losses=["ce", "own"], settings=settings, warmup_ratios=[0.9]))
+        assert [trial.loss for trial in found.trials.values()] == expected
+    assert found.updates_with_shared_prefixes == 10
+
+
 def test_the_margin_is_left_out_when_the_phases_that_remain_have_none(tmp_path: Path) -> None:
     own = [{"share": 0.01, "loss": "hinge"}, {"share": 0.5, "loss": "logistic"}, {"loss": "exponential"}]
     found = expand(space(tmp_path, {"own": own}, margins=[0.3, 0.5]))
@@ -194,6 +249,11 @@ HINGE = {"loss": "hinge"}
         ({"a b": [HINGE]}, "phases.a b: the name should be made of letters, digits, - _ and ."),
         ({7: [HINGE]}, "phases.7: the name should be made of letters, digits, - _ and ."),
         ({"own": [{}]}, "phases.own.0.loss: missing"),
+        ({"own": ["hinge"]}, "phases.own.0: should be keys and values, got 'hinge'"),
+        ({"own": [{"loss": "hinge", "pairs": 4}]}, "phases.own.0.pairs: should be keys and values, got 4"),
+        ({"own": [{"loss": "hinge", "margin": 10**400}]}, "phases.own.0.margin: should be a finite number"),
+        ({"own": [{"loss": "hinge", "pairs": {"budget": 10**400}}]}, "phases.own.0.pairs.budget: should be a whole"),
+        ({"own": [{"loss": f"top_push(k={10**400})"}]}, "phases.own.0.loss: k of loss top_push must be a whole number"),
         ({"own": [{"loss": "hing"}]}, "phases.own.0.loss: unknown loss 'hing': did you mean hinge?"),
         ({"own": [{"loss": "hinge", "pair": {}}]}, "phases.own.0.pair: unknown key, did you mean pairs?"),
         (
@@ -248,6 +308,13 @@ def test_what_is_refused_is_named_once(tmp_path: Path, phases: Any, message: str
 def test_an_unknown_loss_names_the_phases_too(tmp_path: Path) -> None:
     (found,) = problems(tmp_path, {"soft-switch": [{"loss": "hinge", "ce": 0.5}]}, losses=["soft-swich", "hinge"])
     assert "unknown loss 'soft-swich': did you mean soft-switch?" in found
+
+
+def test_a_list_of_phases_has_no_parameters(tmp_path: Path) -> None:
+    (found,) = problems(tmp_path, {"own": [HINGE]}, losses=["own(k=1)"])
+    assert found == "losses.0: 'own(k=1)': own is a list of phases, which has no parameters"
+    found = problems(tmp_path, {"own": [HINGE]}, losses=["own", " own"])
+    assert found == ("losses: given twice: 'own'",)
 
 
 def test_every_problem_is_named_at_once(tmp_path: Path) -> None:

@@ -169,6 +169,14 @@ def test_problems_of_parts_say_which(tmp_path):
     )
 
 
+def test_what_belongs_to_the_whole_space_is_no_key_of_a_part(tmp_path):
+    found = problems(tmp_path, parts=[{"seeds": [7]}, {"loss_files": ["gap.py"], "name": "x"}])
+    assert found == (
+        "parts.1.loss_files: belongs to the whole space, write it at the top",
+        "parts.1.name: belongs to the whole space, write it at the top",
+    )
+
+
 def test_top_level_keys_are_defaults_of_the_parts(tmp_path):
     parts = [{"seeds": [7], "settings": {"epochs": 1}}, {}]
     space = load(tmp_path, parts=parts, settings={"epochs": 3, "weight_decay": 0.5})
