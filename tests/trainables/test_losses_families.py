@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
+from typing import Any
 
 import pytest
 import torch
@@ -268,3 +270,42 @@ def test_a_nan_score_gives_a_nan_loss_so_that_the_trial_stops(name: str) -> None
             scores = torch.stack((scores, -scores), 1)
         loss = make_loss(name, margin_of(name))(scores, labels)
         assert math.isnan(loss.item()), place
+
+
+@pytest.mark.parametrize("x", [-0.4, 0.0, 0.2, 0.5, 0.9])
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        ("partial_auc", {"max_fpr": 0.3}),
+        ("top_push", {"k": 2, "surrogate": "square"}),
+        ("incomplete_pairs", {"surrogate": "hinge"}),
+        ("semi_hard", {}),
+    ],
+)
+def test_the_weight_of_a_chosen_pair_is_the_slope_where_it_is_the_only_one(
+    name: str, params: dict[str, Any], x: float
+) -> None:
+    scores = torch.tensor([0.25 + x, 0.25], dtype=torch.float64, requires_grad=True)
+    make_loss(name, 0.5, **params)(scores, torch.tensor([1, 0])).backward()
+    assert scores.grad is not None
+    pair = scores[0].detach() - scores[1].detach()
+    assert -scores.grad[0].item() == pair_weight(name, pair, 0.5, **params).item() == scores.grad[1].item()
+
+
+def test_the_weight_of_a_pair_of_two_classes() -> None:
+    """Of two classes there are two ordered pairs, so that each example's pair counts half."""
+    scores = torch.tensor([[0.3, 0.1], [0.2, 0.4]], dtype=torch.float64, requires_grad=True)
+    make_loss("hand_till", 0.5, surrogate="squared_hinge")(scores, torch.tensor([0, 1])).backward()
+    expected = pair_weight("hand_till", torch.tensor([0.3 - 0.2, 0.4 - 0.1]), 0.5, surrogate="squared_hinge") / 2
+    assert expected.tolist() == pytest.approx([0.4, 0.2])
+    assert scores.grad is not None
+    assert torch.stack((-scores.grad[0, 0], -scores.grad[1, 1])).tolist() == pytest.approx(expected.tolist())
+
+
+@pytest.mark.parametrize(
+    "name", ["ce", "p_norm_push", "listwise", "aucm", "aucm_closed", "hypersimplex", "softmax_mse"]
+)
+def test_losses_without_a_weight_per_pair_say_what_they_weigh(name: str) -> None:
+    margin = 0.5 if LOSSES[name].has_margin else None
+    with pytest.raises(LossError, match=re.escape(f"gives no weight to a single pair: {LOSSES[name].weight}")):
+        pair_weight(name, torch.zeros(1), margin)

@@ -22,7 +22,7 @@ from trainables.losses.hypersimplex import Hypersimplex
 from trainables.losses.listwise import Listwise
 from trainables.losses.p_norm_push import PNormPush
 from trainables.losses.pairwise import PairwiseLoss
-from trainables.losses.selected_pairs import PairSelection, SelectedPairs
+from trainables.losses.selected_pairs import PairSelection, SelectedPairs, semi_hard
 from trainables.losses.surrogates import SURROGATES, Surrogate
 
 Builder = Callable[[LossCard, float | None, Mapping[str, Any]], Loss]
@@ -91,16 +91,21 @@ def register_loss(card: LossCard, build: Builder) -> None:
 
 
 def pair_weight(name: str, x: Tensor, margin: float | None = None, **params: Any) -> Tensor:
-    """The weight w(x) = -loss'(x) that the pairwise loss ``name`` gives a pair of margin ``x`` (any shape).
+    """The weight w(x) = -loss'(x) that the loss ``name`` gives a pair of margin ``x`` (any shape).
 
-    Raises ``LossError`` as ``make_loss`` does, and for a loss whose weight depends on more than x (``ce``, and the
-    families that look at the whole batch).
+    For ``partial_auc``, ``top_push`` and ``incomplete_pairs`` it is that of a pair they choose (the others have none),
+    for ``hand_till`` that of a pair of its two classes. Raises ``LossError`` as ``make_loss`` does, and for a loss
+    whose weight depends on more than x and the choice of pairs: ``p_norm_push``, and those that are no mean over pairs.
     """
     loss = make_loss(name, margin, **params)
-    if not isinstance(loss, PairwiseLoss):
-        raise LossError(f"loss {name} gives no weight to a single pair ({nearest(name, SURROGATES)})")
+    if not isinstance(loss, PairwiseLoss | SelectedPairs | HandTill):
+        raise LossError(f"loss {name} gives no weight to a single pair: {loss.card.weight}")
     x = torch.as_tensor(x)
-    return loss.surrogate.weight(x if x.is_floating_point() else x.to(torch.float64))
+    x = x if x.is_floating_point() else x.to(torch.float64)
+    weight = loss.surrogate.weight(x)
+    if isinstance(loss, SelectedPairs) and loss.selection.semi_hard:
+        return torch.where(semi_hard(x, loss.surrogate), weight, 0.0)
+    return weight
 
 
 def check_margin(card: LossCard, margin: float | None) -> float | None:

@@ -120,11 +120,16 @@ class SelectedPairs:
             if of_pairs is None:
                 return losses.sum(), losses.new_tensor(losses.numel())
             return (losses * of_pairs).sum(), of_pairs.sum()
-        chosen = ~((x <= 0) | (x >= (self.surrogate.margin or 0.0)))  # a NaN is chosen, so that it shows in the loss
+        chosen = semi_hard(x, self.surrogate)
         losses = torch.where(chosen, losses, 0.0)
         if of_pairs is None:
             return losses.sum(), chosen.sum()
         return (losses * of_pairs).sum(), (of_pairs * chosen).sum()
+
+
+def semi_hard(x: Tensor, surrogate: Surrogate) -> Tensor:
+    """Whether each ``x`` is ranked right but inside the margin. A NaN is, so that it shows in the loss."""
+    return ~((x <= 0) | (x >= (surrogate.margin or 0.0)))
 
 
 def _left(values: Tensor, positions: Tensor, shares: Tensor) -> tuple[Tensor, Tensor]:
