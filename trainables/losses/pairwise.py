@@ -84,11 +84,12 @@ class _PairMean(torch.autograd.Function):
     ) -> Tensor:
         wide = widen(scores)
         value, of_positives, of_negatives = kernels.mean_and_gradient(
-            surrogate, wide[positives], wide[negatives], shares, method
+            surrogate, wide.index_select(0, positives), wide.index_select(0, negatives), shares, method
         )
-        gradient = torch.zeros_like(wide)
-        gradient[positives] = of_positives
-        gradient[negatives] = of_negatives
+        # index_select and index_copy_ take half the time of [], which counts in a small batch
+        gradient = (
+            torch.zeros_like(wide).index_copy_(0, positives, of_positives).index_copy_(0, negatives, of_negatives)
+        )
         ctx.save_for_backward(scores, positives, negatives, gradient)
         ctx.shares, ctx.surrogate, ctx.method = shares, surrogate, method
         return value.to(result_dtype(scores))
