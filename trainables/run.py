@@ -219,8 +219,8 @@ def _cut(model: BuiltModel) -> int:
 def evaluate(run: Run) -> dict[str, float]:
     """The row's metrics of the epoch that has just ended; scores are kept while its validation metric is the best.
 
-    ``train_auc``, ``val_auc`` and ``test_auc`` are the task's primary metric, ``val_<name>`` and ``test_<name>`` the
-    others (``trainables.evaluate.metrics_of``). The training split is scored with the evaluation view, whole (up to
+    ``train_auc``, ``val_auc`` and ``test_auc`` are the task's primary metric; ``val_<name>`` and ``test_<name>`` are
+    those of several classes or labels by name (``trainables.evaluate.metrics_of``). The training split is scored with the evaluation view, whole (up to
     ``training_rows``), not with the batches it was trained on. A task without a validation split has the test split's
     values for both. Hypersimplex runs add the thresholds of the training scores (``trainables.thresholds``), models of
     texts how many of each split were cut to ``max_length`` (``train_truncated`` and so on; not counted when other
@@ -262,7 +262,7 @@ def evaluate(run: Run) -> dict[str, float]:
     metrics.setdefault("validation", metrics["test"])
     found = {f"{short}_auc": next(iter(metrics[name].values())) for name, short in zip(SPLITS, SHORT, strict=True)}
     for name, short in (("validation", "val"), ("test", "test")):
-        found |= {f"{short}_{metric}": value for metric, value in list(metrics[name].items())[1:]}
+        found |= {f"{short}_{metric}": value for metric, value in metrics[name].items() if metric != "auc"}
     found |= by_threshold | truncated
     best = all(found["val_auc"] > row["val_auc"] for row in progress.rows if not math.isnan(row["val_auc"]))
     if best and sum(values.size for values in scores.values()) <= KEPT_AT_MOST:

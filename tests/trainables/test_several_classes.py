@@ -100,7 +100,8 @@ def test_a_two_epoch_trial_in_the_tasks_own_regime(name, mini):
         source = split if split in result.scores else "test"
         scores, labels = result.scores[source], result.scores[f"{source}_labels"]
         auc, ovr, precision = reference(card, scores, labels)
-        assert row[f"{short}_auc"] == pytest.approx(auc, abs=1e-12)
+        by_name = "macro_ovo_auc" if card.kind == "multiclass" else "multilabel_macro_auc"
+        assert row[f"{short}_auc"] == row[f"{short}_{by_name}"] == pytest.approx(auc, abs=1e-12)
         assert row[f"{short}_average_precision"] == pytest.approx(precision, abs=1e-12)
         assert row.get(f"{short}_macro_ovr_auc") == (None if ovr is None else pytest.approx(ovr, abs=1e-12))
         if card.kind == "multiclass":
@@ -270,3 +271,4 @@ def test_the_offline_presets_smallest_part_in_process(tmp_path):
     best = runs.groupby("trial_id")["val_auc"].max()
     assert (best > 0.85).all()
     assert runs["val_macro_ovr_auc"].notna().all()
+    assert (runs["val_macro_ovo_auc"] == runs["val_auc"]).all()
