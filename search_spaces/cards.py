@@ -99,6 +99,8 @@ class LossCard:
     ``params`` maps each parameter beyond the margin to its default and ``rules`` to the values it may have.
     ``pairwise`` is False for CE-like baselines, which run in mode ``ce``. ``kinds`` are the kinds of task it can train
     (``TaskCard.kind``). ``weighted`` says whether it takes example weights.
+    ``equal`` lists which parameters are the same run, to the last bit: where those of the first mapping have its
+    values, the others may as well have those of the second (``search_spaces.loss_spec`` writes them so).
     ``revision`` is set for a loss of a user's own file only (``search_spaces.own_loss``): it changes with the file.
     """
 
@@ -114,3 +116,4 @@ class LossCard:
     kinds: tuple[str, ...] = ("binary",)
     weighted: bool = False
     revision: str = ""
+    equal: tuple[tuple[Mapping[str, Any], Mapping[str, Any]], ...] = ()

@@ -13,7 +13,7 @@ from search_spaces.cards import LossCard, TaskCard
 from search_spaces.errors import nearest
 from search_spaces.fields import Axis, FilledAxis, Number, Whole, Word, complaints, one_of
 from search_spaces.kinds import kind_problems
-from search_spaces.loss_spec import loss_spec
+from search_spaces.loss_spec import as_written
 from search_spaces.models import MODELS, WITH_FROZEN_WEIGHTS
 from search_spaces.phase_spec import PhaseList, card_of, most_of_margin, read_phases
 from search_spaces.regimes import REGIMES
@@ -39,7 +39,8 @@ def _known_loss(value: str, info: ValidationInfo) -> str:
     context = info.context or {}
     if value in context.get("broken", ()):  # its phases are a problem of their own
         return value
-    return loss_spec(card_of(value, context.get("phases", {})))
+    card = card_of(value, context.get("phases", {}))
+    return card.name if card.name in context.get("phases", {}) else as_written(value)
 
 
 class Grid(BaseModel):
@@ -63,7 +64,7 @@ class Grid(BaseModel):
     settings: Settings
 
     def cards(self) -> tuple[LossCard, ...]:
-        """The cards of ``losses``, in their order."""
+        """The cards of ``losses``, in their order; equal ones where two are the same run (``LossCard.equal``)."""
         return tuple(card_of(spec, self.phases) for spec in self.losses)
 
     def to_dict(self) -> dict[str, Any]:

@@ -16,8 +16,8 @@ FAMILIES = (
     LossCard(
         name="smoothed_indicator",
         title="Smoothed indicator",
-        formula="1 / (1 + e^(k x))",
-        weight="k s (1 - s) with s = 1 / (1 + e^(k x))",
+        formula="1 / (1 + e^(steepness x))",
+        weight="steepness v (1 - v), v the loss",
         has_margin=False,
         pairwise=True,
         source="Yan, Dodier, Mozer, Wolniewicz: Optimizing classifier performance via an approximation to the "
@@ -92,6 +92,7 @@ FAMILIES = (
         params={"surrogate": "squared_hinge"},
         rules={"surrogate": WITH_MARGIN},
         weighted=True,
+        equal=(({"surrogate": "square"}, {"surrogate": "squared_hinge"}),),  # below the margin they are one function
     ),
     LossCard(
         name="listwise",
@@ -157,6 +158,7 @@ FAMILIES = (
         },
         kinds=ALL_KINDS,
         weighted=True,
+        equal=(({"k": "labels"}, {"share": 0.5}), ({"k": "expected"}, {"share": 0.5})),
     ),
     LossCard(
         name="multiclass_hinge",

@@ -35,12 +35,17 @@ PHASED = "phases"
 WITH_PAIRS = ("square", "hinge", "squared_hinge", "logistic", "exponential", "smoothed_indicator")
 """The losses that are a mean over pairs, of which ``pairs`` can choose some."""
 
+_CHOOSING = ("partial_auc", "top_push", "incomplete_pairs", "semi_hard")
+"""Those that choose the pairs they are a mean over."""
+
 Ramp = tuple[float, float]
 """A value at the first and at the last update of a phase, linear between them."""
 
 
 def _ramp(value: Any) -> Any:
     if not isinstance(value, Mapping):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError("should be a number, or {from: number, to: number} for one that changes over the phase")
         return (value, value)
     wrong = [f"unknown key {key!r}, {nearest(str(key), ('from', 'to'))}" for key in value if key not in ("from", "to")]
     wrong += [f"{key} is missing" for key in ("from", "to") if key not in value]
@@ -169,7 +174,8 @@ def _inconsistencies(phase: Phase, index: int, count: int) -> list[str]:
         problems.append("ce: the loss is CE already")
     pairs = phase.pairs or Pairs()
     if pairs != Pairs() and card.name not in WITH_PAIRS:
-        problems.append(f"pairs: {card.name} chooses its own (allowed with {', '.join(WITH_PAIRS)})")
+        reason = "chooses its own" if card.name in _CHOOSING else "is no mean over all pairs"
+        problems.append(f"pairs: {card.name} {reason} (allowed with {', '.join(WITH_PAIRS)})")
     if pairs.hard_negatives is not None and pairs.max_fpr is not None:
         problems.append("pairs: hard_negatives and max_fpr both choose negatives, give one of them")
     if pairs.semi_hard and not card.has_margin:
@@ -272,6 +278,8 @@ def _by_its_name(loss: str, params: Mapping[str, Any], chosen: Pairs) -> tuple[s
     """The loss over the ``chosen`` pairs: that with a name of its own if there is one, else ``loss`` and its pairs."""
     pairs = chosen.model_dump(exclude_none=True, exclude_defaults=True)
     pairs = {key: value for key, value in pairs.items() if (key, value) not in {("max_fpr", 1.0), ("min_tpr", 0.0)}}
+    if chosen.semi_hard and loss == "square":  # the pairs are below the margin, where they are one function
+        loss = "squared_hinge"
     surrogate = {"surrogate": loss}
     if not WITH_MARGIN.fault(loss):
         match sorted(pairs):

@@ -101,6 +101,8 @@ def test_the_warm_up_comes_before_the_phases(tmp_path: Path) -> None:
         ({"loss": "hinge", "pairs": {"hard_negatives": 3}}, "top_push", {"surrogate": "hinge", "k": 3}),
         ({"loss": "square", "pairs": {"budget": 2}}, "incomplete_pairs", {"surrogate": "square", "per_example": 2}),
         ({"loss": "hinge", "pairs": {"semi_hard": True}}, "semi_hard", {"surrogate": "hinge"}),
+        ({"loss": "square", "pairs": {"semi_hard": True}}, "semi_hard", {"surrogate": "squared_hinge"}),
+        ({"loss": "hypersimplex(share=0.2)"}, "hypersimplex", dict(LOSSES["hypersimplex"].params)),
         (
             {"loss": "hinge", "pairs": {"max_fpr": 0.1}},
             "partial_auc",
@@ -154,6 +156,11 @@ TOP = {"loss": "hinge", "pairs": {"hard_negatives": 3}}
         (
             [{**HALF, "loss": "square", "pairs": {"budget": 2}}, {"loss": "hinge"}],
             [{**HALF, "loss": "incomplete_pairs(surrogate=square, per_example=2)"}, {"loss": "hinge"}],
+            20,
+        ),
+        (
+            [{"loss": "square", "pairs": {"semi_hard": True, "budget": 2}}],
+            [{"loss": "squared_hinge", "pairs": {"semi_hard": True, "budget": 2}}],
             20,
         ),
         # the only update of a phase is its last
@@ -265,7 +272,10 @@ HINGE = {"loss": "hinge"}
         ({"own": [{"loss": "hinge", "margin": {"from": 1, "until": 2}}]}, "phases.own.0.margin: unknown key 'until'"),
         ({"own": [{"loss": "hinge", "margin": {"from": 0.1}}]}, "phases.own.0.margin: to is missing"),
         ({"own": [{"loss": "hinge", "margin": 0}]}, "phases.own.0.margin: "),
-        ({"own": [{"loss": "hinge", "margin": "wide"}]}, "phases.own.0.margin: should be a finite number"),
+        (
+            {"own": [{"loss": "hinge", "margin": "wide"}]},
+            "phases.own.0.margin: should be a number, or {from: number, to: number}",
+        ),
         ({"own": [{"loss": "logistic", "margin": 0.5}]}, "phases.own.0.margin: logistic has none"),
         ({"own": [{"loss": "hinge", "ce": 1.2}]}, "phases.own.0.ce: "),
         ({"own": [{"loss": "hinge", "ce": 1}]}, "phases.own.0.ce: 1 throughout is loss: ce"),
@@ -285,8 +295,23 @@ HINGE = {"loss": "hinge"}
         ({"own": [{"share": 1, **HINGE}, HINGE]}, "phases.own.0.share: "),
         (
             {"own": [{"loss": "listwise", "pairs": {"budget": 1}}]},
-            "phases.own.0.pairs: listwise chooses its own (allowed with square, hinge,",
+            "phases.own.0.pairs: listwise is no mean over all pairs (allowed with square, hinge,",
         ),
+        (
+            {"own": [{"loss": "top_push", "pairs": {"budget": 1}}]},
+            "phases.own.0.pairs: top_push chooses its own (allowed with square, hinge,",
+        ),
+        (
+            {"own": [{"loss": "hinge", "margin": [0.2, 1]}]},
+            "phases.own.0.margin: should be a number, or {from: number, to: number} for one that changes over the "
+            "phase, got [0.2, 1]",
+        ),
+        (
+            {"own": [{"loss": "hinge", "ce": "1 to 0"}]},
+            "phases.own.0.ce: should be a number, or {from: number, to: number} for one that changes over the phase, "
+            "got '1 to 0'",
+        ),
+        ({"own": [{"loss": "hinge", "margin": {"from": "x", "to": 1}}]}, "phases.own.0.margin: should be a finite"),
         (
             {"own": [{"loss": "hinge", "pairs": {"hard_negatives": 3, "max_fpr": 0.1}}]},
             "phases.own.0.pairs: hard_negatives and max_fpr both choose negatives, give one of them",
