@@ -16,7 +16,15 @@ from typing import Any
 from search_spaces.cards import TaskCard
 from search_spaces.errors import SpaceError, nearest
 from search_spaces.grid import Grid, read_grid
-from search_spaces.overrides import PART_KEYS, SPACE_KEYS, Override, apply_overrides, parse_override, unknown_key
+from search_spaces.overrides import (
+    PART_KEYS,
+    SPACE_KEYS,
+    Override,
+    apply_overrides,
+    left_out,
+    parse_override,
+    unknown_key,
+)
 from search_spaces.own_loss import use_loss_files
 from search_spaces.own_task import load_own_card
 from search_spaces.yaml_text import parse_yaml
@@ -59,7 +67,7 @@ class Space:
         loss_files = values.get("loss_files", {})
         use_loss_files(loss_files)
         cards = {name: _card_from_dict(card) for name, card in values["cards"].items()}
-        grids, problems = _read_parts(values["parts"], cards)
+        grids, problems = _read_parts(values["parts"], cards, range(len(values["parts"])))
         if problems:
             raise SpaceError(f"space {values['name']}", problems)
         return cls(values["name"], values["description"], grids, cards, values["given"], loss_files)
@@ -102,15 +110,18 @@ def load_space(source: str | Path, overrides: Sequence[str] = ()) -> Space:
             listed, folder = change.value, Path.cwd()
     loss_files, file_problems = _read_loss_files(listed, folder)
     problems += file_problems
-    problems += apply_overrides(
-        parts, [change for change in changes if change.key in PART_KEYS], lambda tasks: _absolute(tasks, Path.cwd())
-    )
+    of_parts = [change for change in changes if change.key in (*PART_KEYS, "parts")]
+    problems += apply_overrides(parts, of_parts, lambda tasks: _absolute(tasks, Path.cwd()))
+    gone, none_left = left_out(len(parts), of_parts)
+    problems += none_left
+    numbers = [number for number in range(len(parts)) if number not in gone]
+    parts = [parts[number] for number in numbers]
     for key, value in words.items():
         if not isinstance(value, str):
             problems.append(f"{key}: should be text, got {value!r}")
     cards, card_problems = _own_cards(parts)
     problems += card_problems
-    grids, grid_problems = _read_parts(parts, cards)
+    grids, grid_problems = _read_parts(parts, cards, numbers)
     if file_problems:  # the losses of a file that cannot be used are unknown, which is no second problem
         grid_problems = [line for line in grid_problems if "unknown loss" not in line]
     if card_problems:  # a task file that cannot be used leaves its axis empty, which is no second problem
@@ -228,13 +239,14 @@ def _own_cards(parts: Sequence[dict[str, Any]]) -> tuple[dict[str, TaskCard], li
 
 
 def _read_parts(
-    parts: Sequence[Mapping[str, Any]], cards: Mapping[str, TaskCard]
+    parts: Sequence[Mapping[str, Any]], cards: Mapping[str, TaskCard], numbers: Sequence[int]
 ) -> tuple[tuple[Grid, ...], list[str]]:
+    """The grids of ``parts``, which problems name by their ``numbers``."""
     readings = [read_grid(part, cards) for part in parts]
     shared = Counter(problem for reading in readings for problem in dict.fromkeys(reading.problems))
     # A problem of every part is one of the space (or of an override), and is named once.
     problems = [problem for problem, times in shared.items() if times == len(readings)]
-    for index, reading in enumerate(readings):
+    for index, reading in zip(numbers, readings, strict=True):
         problems += [f"parts.{index}.{problem}" for problem in reading.problems if shared[problem] < len(readings)]
     return tuple(reading.grid for reading in readings if reading.grid is not None), problems
 

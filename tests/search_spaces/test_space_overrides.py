@@ -75,6 +75,76 @@ def test_every_part_or_one_part():
     assert space.parts[0].settings.learning_rate == 0.05
 
 
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["parts.1=null", "parts.2=null"],
+        ["parts.2=null", "parts.1=null"],
+        ["parts.1=null", "parts.1.seeds=1", "parts.2=~", "parts.2=null"],
+    ],
+)
+def test_parts_can_be_left_out(overrides):
+    whole, reduced = load_space("extensions-offline"), load_space("extensions-offline", overrides)
+    assert reduced.parts == whole.parts[:1]
+    assert reduced.given["overrides"] == overrides
+
+
+def test_numbers_of_parts_are_those_of_the_file():
+    overrides = ["parts.0=null", "parts.2.seeds=7", "parts.1.seeds=8"]
+    space = load_space("extensions-offline", overrides)
+    assert [(part.tasks[0], part.seeds) for part in space.parts] == [("reuters-r8", (8,)), ("kaomoji-16", (7,))]
+    assert problems("extensions-offline", "parts.0=null", "parts.2.seeds=") == (
+        "parts.2.seeds: empty: give at least one",
+    )
+
+
+def test_a_part_that_is_left_out_needs_nothing(tmp_path):
+    (tmp_path / "two.yaml").write_text(
+        "regime: smoke\nmodels: [plain-mlp]\ninits: [random]\nlosses: [ce]\nseeds: [1]\n"
+        "parts:\n  - tasks: [mnist-8-low-shot]\n  - tasks: [missing.yaml]\n"
+    )
+    assert load_space(tmp_path / "two.yaml", ["parts.1=null"]).parts[0].tasks == ("mnist-8-low-shot",)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "phase", "field", "value"),
+    [
+        ("phases.curriculum.0.margin=2", "curriculum", 0, "margin", (2.0, 2.0)),
+        ("phases.curriculum.0.margin.from=0.5", "curriculum", 0, "margin", (0.5, 1.0)),
+        ("phases.curriculum.0.loss=hinge", "curriculum", 0, "loss", "hinge"),
+        ("phases.soft-switch.0.share=0.6", "soft-switch", 0, "share", 0.6),
+        ("phases.pair-budget.0.pairs.budget=4", "pair-budget", 0, "pairs", {"budget": 4}),
+        ("phases.soft-switch.1.pairs.budget=4", "soft-switch", 1, "pairs", {"budget": 4}),
+        ("phases.curriculum.0={loss: hinge}", "curriculum", 0, "margin", (1.0, 1.0)),
+        ("parts.0.phases.curriculum.0.ce=0.1", "curriculum", 0, "ce", (0.1, 0.1)),
+    ],
+)
+def test_one_phase(text, name, phase, field, value):
+    space, before = load_space("phases", [text]), load_space("phases")
+    changed = getattr(space.parts[0].phases[name][phase], field)
+    assert (changed.model_dump(exclude_defaults=True) if field == "pairs" else changed) == value
+    others = [listed for listed in before.parts[0].phases if listed != name]
+    assert all(space.parts[0].phases[listed] == before.parts[0].phases[listed] for listed in others)
+    assert space.given["space"] == before.given["space"]
+
+
+def test_phases_of_one_part_or_of_those_that_have_them(tmp_path):
+    (tmp_path / "two.yaml").write_text(
+        "regime: smoke\ntasks: [mnist-8-low-shot]\nmodels: [plain-mlp]\ninits: [random]\nseeds: [1]\n"
+        "warmup_ratios: [0]\nmargins: [0.5]\nphases: {v0.5: [{loss: hinge}], v0: [{loss: square}]}\n"
+        "losses: [v0.5]\nparts: [{}, {phases: {mine: [{loss: hinge}]}}]\n"
+    )
+
+    def phases(*overrides):
+        return [part.phases for part in load_space(tmp_path / "two.yaml", overrides).parts]
+
+    assert [part["v0.5"][0].ce[0] for part in phases("phases.v0.5.0.ce=0.1")] == [0.1, 0.1]
+    assert [part["v0.5"][0].ce[0] for part in phases("parts.1.phases.v0.5.0.ce=0.1")] == [0.0, 0.1]
+    assert [part["v0"][0].loss for part in phases("phases.v0.0.loss=hinge")] == ["hinge", "hinge"]
+    assert phases("phases.mine.0.loss=square")[1]["mine"][0].loss == "square"
+    assert "no list of phases has that name" in problems(tmp_path / "two.yaml", "parts.0.phases.mine.0.ce=0.1")[0]
+
+
 def test_regime_can_be_replaced():
     assert load_space("quickstart", ["regime=smoke"]).parts[0].settings.batch_size == 512
 
@@ -103,8 +173,12 @@ def test_evaluation_batch_changes_no_trial():
         ("seeds.0=1", "seeds has no keys of its own"),
         ("settings.epochs.x=1", "settings has no keys of its own"),
         ("parts.7.seeds=1", "the space has parts 0 to 0"),
-        ("parts.seeds=1", "expected parts.NUMBER.key=value"),
-        ("parts=[]", "expected parts.NUMBER.key=value"),
+        ("parts.seeds=1", "expected parts.NUMBER.key=value, or parts.NUMBER=null to leave it out"),
+        ("parts=[]", "expected parts.NUMBER.key=value, or parts.NUMBER=null to leave it out"),
+        ("parts.0=[]", "expected parts.0.key=value, or parts.0=null to leave it out"),
+        ("parts.0=null", "parts: the overrides leave out every part, keep at least one"),
+        ("parts.7=null", "the space has parts 0 to 0"),
+        ("phases.own.0.ce=1", "no list of phases has that name, there are none (new ones: phases={name: [...]})"),
         ("parts.0.name=x", "unknown key"),
         ("seeds=[1", "not valid YAML"),
         ("seeds=1]", "not valid YAML"),
@@ -113,6 +187,22 @@ def test_evaluation_batch_changes_no_trial():
 )
 def test_wrong_overrides(override, message):
     assert any(message in problem for problem in problems("smoke", override))
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("phases.curiculum.0.ce=1", "no list of phases has that name, did you mean curriculum?"),
+        ("phases.curriculum.1.ce=1", "curriculum has phases 0 to 0, got 1"),
+        ("phases.curriculum.first.ce=1", "curriculum has phases 0 to 0, got first"),
+        ("phases.curriculum.0.loss.x=1", "curriculum.0.loss is 'squared_hinge', which has no keys"),
+        ("phases.curriculum.0.sharee=1", "phases.curriculum.0.sharee: unknown key, did you mean share?"),
+        ("phases.curriculum=1", "phases.curriculum: expected a list of at least one phase"),
+    ],
+)
+def test_wrong_overrides_of_phases(override, message):
+    (problem,) = problems("phases", override)
+    assert message in problem
 
 
 def test_wrong_values_are_problems_of_the_space():

@@ -27,7 +27,7 @@ def folder(tmp_path):
 
 def test_every_block_is_tested():
     assert len(FILES) == PAGE.count("```yaml")
-    assert len(COMMANDS) == 4
+    assert len(COMMANDS) == 7
 
 
 @pytest.mark.parametrize("name", [name for name, text in FILES.items() if "data prepare" in text])
@@ -55,6 +55,15 @@ def test_commands(command):
     source, *words = shlex.split(command)
     overrides = [word for word in words if word != "-o"]
     assert expand(load_space(source, overrides)).trials
+
+
+def test_a_space_of_several_parts_is_reduced_to_one_in_two_ways():
+    reduced = expand(load_space("extensions-offline", ["parts.1=null", "parts.2=null"]))
+    assert "`extensions-offline` to `mnist-lt`, 15 trials" in PAGE
+    assert (len(reduced.trials), reduced.product) == (15, 15)
+    merged = expand(load_space("extensions-offline", ["regime=mnist-lt", "tasks=mnist-lt", "models=plain-mlp"]))
+    assert (list(merged.trials), merged.cells) == (list(reduced.trials), reduced.cells)
+    assert merged.product == 45
 
 
 def test_every_setting_and_regime_is_described():
