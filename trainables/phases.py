@@ -14,7 +14,7 @@ from search_spaces.losses import LOSSES
 from search_spaces.phase_spec import PHASED
 from search_spaces.trial import TrialConfig
 from trainables.losses import make_loss
-from trainables.losses.common import Loss
+from trainables.losses.common import Loss, OneClassError
 from trainables.losses.hypersimplex import Hypersimplex
 from trainables.losses.selected_pairs import PairSelection, SelectedPairs
 from trainables.losses.surrogates import Surrogate
@@ -137,6 +137,8 @@ def _chosen(given: Mapping[str, Any], margin: float | None) -> Loss:
 def _objective(loss: Loss, scale: str, ce: float = 0.0) -> Objective:
     """``ce`` times CE of the logits and the rest times ``loss`` of the scores, all in float32 or better.
 
+    A batch without a pair has the CE alone where there is some.
+
     The scores are the logits (``identity``), their sigmoid or their log-softmax. Half-precision logits are widened
     first: sigmoids near 0 and 1 and the margins between them lose their order in bfloat16, which keeps 8 bits.
     """
@@ -146,7 +148,12 @@ def _objective(loss: Loss, scale: str, ce: float = 0.0) -> Objective:
         wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
         if ce == 1.0:
             return cross_entropy(wide, labels, weights)
-        own = loss(_scaled(wide, scale), labels, weights)
+        try:
+            own = loss(_scaled(wide, scale), labels, weights)
+        except OneClassError:
+            if not ce:
+                raise
+            return ce * cross_entropy(wide, labels, weights)
         return ce * cross_entropy(wide, labels, weights) + (1 - ce) * own if ce else own
 
     return objective

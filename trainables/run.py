@@ -219,12 +219,13 @@ def _cut(model: BuiltModel) -> int:
 def evaluate(run: Run) -> dict[str, float]:
     """The row's metrics of the epoch that has just ended; scores are kept while its validation metric is the best.
 
-    ``train_auc``, ``val_auc`` and ``test_auc`` are the task's primary metric; ``val_<name>`` and ``test_<name>`` are
-    those of several classes or labels by name (``trainables.evaluate.metrics_of``). The training split is scored with the evaluation view, whole (up to
-    ``training_rows``), not with the batches it was trained on. A task without a validation split has the test split's
-    values for both. Hypersimplex runs add the thresholds of the training scores (``trainables.thresholds``), models of
-    texts how many of each split were cut to ``max_length`` (``train_truncated`` and so on; not counted when other
-    processes encode). Under ``selection: last`` the epochs before the last are not evaluated: their metrics are NaN.
+    ``train_auc``, ``val_auc`` and ``test_auc`` are the task's primary metric, ``val_<name>`` and ``test_<name>`` all
+    metrics by name (``trainables.evaluate.metrics_of``). The training split is scored with the evaluation view, whole
+    (up to ``training_rows``), not with the batches it was trained on. A task without a validation split has the test
+    split's values for both. Hypersimplex runs add the thresholds of the training scores (``trainables.thresholds``),
+    models of texts how many of each split were cut to ``max_length`` (``train_truncated`` and so on; not counted when
+    other processes encode). Under ``selection: last`` the epochs before the last are not evaluated: their metrics are
+    NaN.
     """
     config, progress = run.config, run.progress
     if config.selection == "last" and progress.update < config.total_updates:

@@ -170,6 +170,37 @@ def test_p_norm_push_survives_large_scores() -> None:
     assert loss.item() == pytest.approx(math.exp(600) * 0.5 ** (1 / 8), rel=1e-10)
 
 
+@pytest.mark.parametrize("surrogate", ["exponential", "logistic"])
+@pytest.mark.parametrize("p", [1.0, 2.0, 16.0, 64.0])
+@pytest.mark.parametrize("gap", [400.0, 720.0, 740.0, 2e4])
+def test_p_norm_push_of_separated_and_of_misranked_scores(surrogate: str, p: float, gap: float) -> None:
+    loss = make_loss("p_norm_push", surrogate=surrogate, p=p)
+    for sign in (1, -1):
+        scores = torch.tensor([sign * gap, 0.0], dtype=torch.float64, requires_grad=True)
+        found = loss(scores, torch.tensor([1, 0]))
+        found.backward()
+        # of one pair it is the surrogate itself, whatever p
+        plain = torch.tensor([sign * gap, 0.0], dtype=torch.float64, requires_grad=True)
+        expected = make_loss(surrogate)(plain, torch.tensor([1, 0]))
+        expected.backward()
+        assert found.item() == pytest.approx(expected.item(), rel=1e-12, abs=1e-300)
+        assert scores.grad is not None
+        assert plain.grad is not None
+        assert scores.grad.tolist() == pytest.approx(plain.grad.tolist(), rel=1e-9, abs=1e-300)
+
+
+@pytest.mark.parametrize("weigh", [False, True])
+@pytest.mark.parametrize(("surrogate", "p"), [("exponential", 1.0), ("exponential", 2.5), ("logistic", 3.0)])
+def test_p_norm_push_has_second_derivatives(surrogate: str, p: float, weigh: bool) -> None:
+    random = torch.Generator().manual_seed(4)
+    scores = torch.randn(9, dtype=torch.float64, generator=random).requires_grad_()
+    labels = torch.tensor([1, 0, 0, 1, 0, 1, 0, 0, 1])
+    weights = torch.rand(9, dtype=torch.float64, generator=random) if weigh else None
+    loss = make_loss("p_norm_push", surrogate=surrogate, p=p)
+    assert torch.autograd.gradcheck(lambda s: loss(s, labels, weights), (scores,))
+    assert torch.autograd.gradgradcheck(lambda s: loss(s, labels, weights), (scores,))
+
+
 @pytest.mark.parametrize("tau", [0.1, 1.0])
 def test_listwise_is_the_cross_entropy_of_the_top_one_distribution(tau: float) -> None:
     scores, labels = batch(5)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainables.losses import LossError, OneClassError, make_loss
-from trainables.losses.hypersimplex import project
+from trainables.losses.hypersimplex import Hypersimplex, project
 from trainables.metrics import choose_threshold
 
 needs_entmax = pytest.mark.skipif(importlib.util.find_spec("entmax") is None, reason="entmax is not installed")
@@ -197,3 +197,14 @@ def test_wrong_batches_are_refused() -> None:
     ):
         with pytest.raises(LossError):
             loss(scores, labels)
+
+
+@pytest.mark.parametrize("k", ["expected", "share"])
+def test_a_batch_of_one_class_has_a_loss_when_k_is_not_counted_in_it(k: str) -> None:
+    """4 examples with k = 1: all are negative, and the projection of equal scores is 1/4 everywhere."""
+    loss = make_loss("hypersimplex", k=k, **({"share": 0.25} if k == "share" else {}))
+    assert isinstance(loss, Hypersimplex)
+    loss = loss.expecting([0.25])
+    assert loss(torch.zeros(4), torch.zeros(4)).item() == pytest.approx(4 * 0.25**2 / 2)
+    with pytest.raises(LossError, match="labels must be 0 or 1"):
+        loss(torch.zeros(4), torch.full((4,), 2))

@@ -275,10 +275,9 @@ def test_class_and_label_losses_weigh_examples() -> None:
 BAD = [
     (torch.ones(27), r"weights must have shape \(28,\), one an example, got \(27,\)"),
     (torch.ones(28, 1), r"weights must have shape \(28,\)"),
-    (torch.full((28,), -1.0), "weights must be finite, not negative, and not all zero"),
+    (torch.full((28,), -1.0), "weights must be finite and not negative"),
     (torch.full((28,), math.nan), "weights must be finite"),
     (torch.full((28,), math.inf), "weights must be finite"),
-    (torch.zeros(28), "not all zero"),
 ]
 
 
@@ -292,10 +291,15 @@ def test_wrong_weights_are_refused(name: str, weights: Tensor, message: str) -> 
         loss_of(name)(scores, labels, weights)
 
 
-def test_a_class_without_weight_is_refused_or_absent() -> None:
+def test_a_batch_or_a_class_without_weight_is_as_if_it_were_absent() -> None:
+    """Natural sampling skips such a batch, as it does one that lacks a class."""
     scores, labels, _ = batch(0)
+    for name in WEIGHTED:
+        given = scores if "binary" in LOSSES[name].kinds else torch.stack((scores, -scores), 1)
+        with pytest.raises(OneClassError, match="all 28 examples of a batch have weight 0"):
+            loss_of(name)(given, labels, torch.zeros(28))
     for name in ("hinge", "partial_auc", "p_norm_push", "aucm_closed", "semi_hard", "incomplete_pairs", "listwise"):
-        with pytest.raises(LossError, match="all zero"):
+        with pytest.raises(OneClassError, match="have weight 0: no pair can be formed"):
             loss_of(name)(scores, labels, (labels == 0).double())
     of_classes, classes, _ = class_batch(0)
     with pytest.raises(OneClassError):

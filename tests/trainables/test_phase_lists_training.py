@@ -17,7 +17,7 @@ from search_spaces.errors import DataError, TrialError
 from search_spaces.trial import TrialConfig
 from trainables.checkpoint import TrainState
 from trainables.device import execution
-from trainables.losses import make_loss
+from trainables.losses import OneClassError, make_loss
 from trainables.phases import make_phases
 from trainables.run import advance, prepare_run, result, run_trial
 
@@ -149,6 +149,17 @@ def test_a_mixture_weighs_ce_and_pairs(config_of: Make) -> None:
     each = binary_cross_entropy_with_logits(LOGITS, LABELS.double(), reduction="none").tolist()
     of_ce = sum(weight * value for weight, value in zip(w, each, strict=True)) / sum(w)
     assert value_at(config, 9, WEIGHTS) == pytest.approx(0.3 * of_ce + 0.7 * of_pairs, rel=1e-12)
+
+
+def test_a_batch_without_a_pair_has_the_ce_of_a_mixture_alone(config_of: Make) -> None:
+    logits, labels = torch.tensor([0.3, -0.2], dtype=torch.float64), torch.zeros(2)
+    expected = (math.log1p(math.exp(0.3)) + math.log1p(math.exp(-0.2))) / 2
+    mixed, alone = {"loss": "hinge", "params": {}, "ce": [0.25, 0.25]}, {"loss": "hinge", "params": {}}
+    config = phased(config_of, {"updates": 3, **mixed}, {"updates": 5, **alone})
+    phases = make_phases(config)
+    assert phases.at(7).objective(logits, labels).item() == pytest.approx(0.25 * expected, rel=1e-12)
+    with pytest.raises(OneClassError):
+        phases.at(10).objective(logits, labels)
 
 
 @pytest.fixture

@@ -27,11 +27,12 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from search_spaces.errors import DataError
+from search_spaces.prepared import MANIFEST
 from trainables.data.content import ArrayImages, Images, PackedImages
 from trainables.data.examples import Index
 
 FORMAT = 1
-MANIFEST, INDEX, IMAGES, VIEWS = "manifest.json", "index.parquet", "images.bin", "views.bin"
+INDEX, IMAGES, VIEWS = "index.parquet", "images.bin", "views.bin"
 
 _KEYS: dict[str, tuple[type, str]] = {
     "recipe": (str, "a text"),

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from search_spaces.cards import SPLITS, TaskCard
 from search_spaces.errors import AucsweepError, DataError, SpaceError
 from search_spaces.identity import canonical_json
-from search_spaces.own_task import load_own_card, write_card
+from search_spaces.own_task import card_path, load_own_card, write_card
+from search_spaces.prepared import MANIFEST, prepared_folder
 from trainables.data import own
 from trainables.data.augment import AUGMENTATIONS
 from trainables.data.content import ImageSplit, TextSplit
@@ -31,7 +32,7 @@ from trainables.data.prepare import (
     rows_of,
     write_pool,
 )
-from trainables.data.store import MANIFEST, Pool, lock_of, read_manifest, read_pool
+from trainables.data.store import Pool, lock_of, read_manifest, read_pool
 from trainables.data.types import Check, Prepared, Progress, Split, TaskData
 
 _Value = TypeVar("_Value")
@@ -135,7 +136,7 @@ def _check(card: TaskCard, data_root: Path) -> Check:
             listed(card, loader, data_root)
             lines.append("the sources are here, with the card's counts, but the task is not prepared")
             lines.append(f"run: aucsweep data prepare {card.name} --data-root {data_root}")
-            return Check(False, tuple(lines))
+            return Check(False, tuple(lines), preparable=True)
         rows = rows_of(card, loader, pool, 0)
         for split in SPLITS:
             lines.append(f"{split}: {len(rows[split])} examples, per class {list(card.counts[split])}")
@@ -178,6 +179,8 @@ def _check_own(path: Path, data_root: Path) -> Check:
             column = card.options["definition"]["weight"]
             lines.append(f"weights: column {column}, {weights.min():g} to {weights.max():g}")
         lines.append(f"fingerprint: {pool.fingerprint}")
+        if not card_path(path).is_file():
+            return Check(False, (*lines, f"the data can be used, but were never prepared; {remedy}"), preparable=True)
         try:
             prepared = load_own_card(path)
         except SpaceError as error:
@@ -187,7 +190,8 @@ def _check_own(path: Path, data_root: Path) -> Check:
         final = prepared_folder(prepared, data_root)
         manifest = _usable(prepared, final)
         if manifest is None:
-            return Check(False, (*lines, f"not prepared under {data_root}; {remedy}"))
+            unprepared = f"the data can be used, but are not prepared under {data_root}; {remedy}"
+            return Check(False, (*lines, unprepared), preparable=True)
         read_pool(final, manifest)
     except (DataError, SpaceError) as error:
         return Check(False, (*lines, *str(error).splitlines()))
@@ -199,12 +203,6 @@ def _own(path: Path) -> tuple[list[Example], TaskCard, Loader]:
     card = own.counted_card(path, collected)
     loader = loader_of(card)
     return placed(card, loader, collected), card, loader
-
-
-def prepared_folder(card: TaskCard, data_root: Path) -> Path:
-    """Where the prepared data of a task are. A user's own task carries its revision: two may have one name."""
-    name = card.name if card.fingerprint is None else f"{card.name}-{card.revision}"
-    return data_root / "prepared" / name
 
 
 def _read(card: TaskCard, loader: Loader, data_root: Path) -> Pool:

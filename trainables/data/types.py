@@ -56,12 +56,14 @@ class TaskData:
 class Check:
     """The outcome of ``check_task``: whether a trial could run on these data, and why, one line a finding.
 
-    ``fingerprint`` is None when the data could not be read far enough to have one.
+    ``fingerprint`` is None when the data could not be read far enough to have one. ``preparable`` says that nothing is
+    wrong and only ``prepare_task`` is missing.
     """
 
     ok: bool
     lines: tuple[str, ...]
     fingerprint: str | None = None
+    preparable: bool = False
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ class LossError(UsageError, ValueError):
 
 
 class OneClassError(ValueError, DataError):
-    """A batch that holds one class only, so that no pair exists. ``kind`` is ``data``."""
+    """A batch that holds one class only, or only one whose weights are not 0, so that no pair exists: kind ``data``."""
 
 
 class Loss(Protocol):
@@ -47,13 +47,18 @@ def check_vectors(scores: Tensor, labels: Tensor, weights: Tensor | None) -> Non
 
 
 def check_weights(weights: Tensor | None, count: int) -> None:
-    """Raise ``LossError`` unless ``weights`` are None or (count,), finite, not negative and not all zero."""
+    """Raise ``LossError`` unless ``weights`` are None or (count,), finite and not negative.
+
+    Raises ``OneClassError`` when all are zero: examples of weight 0 are absent.
+    """
     if weights is None:
         return
     if weights.shape != (count,):
         raise LossError(f"weights must have shape ({count},), one an example, got {tuple(weights.shape)}")
-    if not bool(torch.isfinite(weights).all()) or bool((weights < 0).any()) or not bool((weights > 0).any()):
-        raise LossError("weights must be finite, not negative, and not all zero")
+    if not bool(torch.isfinite(weights).all()) or bool((weights < 0).any()):
+        raise LossError("weights must be finite and not negative")
+    if not bool((weights > 0).any()):
+        raise OneClassError(f"all {count} examples of a batch have weight 0: there is nothing to learn from")
 
 
 def split_classes(labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -96,15 +101,22 @@ def result_dtype(scores: Tensor) -> torch.dtype:
     return torch.float32 if scores.dtype in (torch.float16, torch.bfloat16) else scores.dtype
 
 
+def with_nan(loss: Tensor, scores: Tensor) -> Tensor:
+    """``loss``, or NaN when one of ``scores`` is: of those that the loss left out too, so that no fault is hidden."""
+    return torch.where(scores.detach().isnan().any(), torch.nan, loss)
+
+
 def class_shares(weights: Tensor) -> Tensor:
     """``weights`` (n,), checked as ``check_weights`` does, in float64 and scaled to sum to 1.
 
-    Raises ``LossError`` when all are zero: the weights of a class, or of the part of it that a loss selects. A NaN (of
-    a selection by NaN scores) is passed on.
+    Raises ``OneClassError`` when all are zero: the weights of a class, or of the part of it that a loss selects. A NaN
+    (of a selection by NaN scores) is passed on.
     """
     wide = widen(weights.detach())
     if not bool((wide != 0).any()):
-        raise LossError("the weights of a class, or of those of its examples that count, are all zero")
+        raise OneClassError(
+            "all examples of a class, or all that a loss selects of it, have weight 0: no pair can be formed"
+        )
     wide = wide / wide.max()  # 1e308 twice is no number
     return wide / wide.sum()
 

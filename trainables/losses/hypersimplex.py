@@ -27,12 +27,14 @@ from torch.nn import functional
 from search_spaces.cards import LossCard
 from trainables.losses.common import (
     LossError,
+    OneClassError,
     check_vectors,
     check_weights,
     class_shares,
     result_dtype,
     split_classes,
     widen,
+    with_nan,
 )
 from trainables.losses.macro import check_classes
 
@@ -56,6 +58,7 @@ class Hypersimplex:
     def __call__(self, scores: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
         """The loss of scores (n,) with labels (n,) in {0, 1}, or (n, C) with (n,) classes or (n, C) in {0, 1}.
 
+        With ``k="labels"`` scores (n,) need both classes; raises ``OneClassError`` without.
         ``weights`` (n,), scaled to mean 1, weigh the examples' squared errors; the projection does not know them.
         """
         targets = self._targets(scores, labels)
@@ -66,7 +69,7 @@ class Hypersimplex:
         if weights is not None:
             errors = errors * (class_shares(weights) * size)[:, None]
         loss = errors.sum() / 2
-        return (loss / size if self.reduction == "mean" else loss).to(result_dtype(scores))
+        return with_nan(loss / size if self.reduction == "mean" else loss, scores).to(result_dtype(scores))
 
     def _counts(self, targets: Tensor) -> Tensor:
         size = targets.shape[0]
@@ -85,7 +88,11 @@ class Hypersimplex:
     def _targets(self, scores: Tensor, labels: Tensor) -> Tensor:
         if scores.dim() == 1:
             check_vectors(scores, labels, None)
-            split_classes(labels)
+            try:
+                split_classes(labels)
+            except OneClassError:
+                if self.k == "labels":  # the projection is the labels whatever the scores: nothing to learn
+                    raise
             return widen(labels)[:, None]
         if labels.dim() == 1:
             check_classes(scores, labels)

@@ -8,6 +8,7 @@ and gradient on the scale of the plain loss, so that one learning rate serves ev
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -35,8 +36,10 @@ class PNormPush:
         positives, negatives, shares = weighted_classes(labels, weights)
         of_positives, of_negatives = shares or (None, None)
         losses = column_losses(self.surrogate, scores, positives, negatives, of_positives)
+        largest = losses.detach().max()
+        if not 0 < largest.item() < math.inf:  # all 0, infinite or NaN: so is the loss, and its slope that of each L_j
+            return losses.sum().to(result_dtype(scores))
         # the p-norm is homogeneous: dividing by a constant and multiplying after changes nothing but the range
-        largest = losses.detach().max().clamp(min=1e-300)
         powers = (losses / largest).pow(self.p)
         mean = powers.mean() if of_negatives is None else of_negatives @ powers
         return (largest * mean.pow(1 / self.p)).to(result_dtype(scores))

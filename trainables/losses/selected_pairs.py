@@ -30,7 +30,7 @@ from torch.utils.checkpoint import checkpoint
 from search_spaces.cards import LossCard
 from trainables.losses.common import check_vectors, class_shares, result_dtype, split_classes, widen
 from trainables.losses.kernels.matrix import TILE_PAIRS
-from trainables.losses.pairwise import pair_mean
+from trainables.losses.pair_mean import pair_mean
 from trainables.losses.surrogates import Surrogate
 
 Shares = tuple[Tensor, Tensor] | None
