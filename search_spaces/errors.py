@@ -70,6 +70,15 @@ class WorkerLost(TrialError):
     kind = "lost"
 
 
+def reason(error: OSError) -> str:
+    """Why a file cannot be read or written, as a sentence without its path and the error's number."""
+    if isinstance(error, FileNotFoundError):
+        return "there is no such file"
+    if isinstance(error, IsADirectoryError):
+        return "is a folder, not a file"
+    return error.strerror or type(error).__name__
+
+
 def nearest(word: str, allowed: Iterable[str]) -> str:
     """``allowed`` as a sentence, led by the valid name nearest to ``word`` when there is one.
 

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from search_spaces.cards import TaskCard
-from search_spaces.errors import SpaceError, nearest
+from search_spaces.errors import SpaceError, nearest, reason
 from search_spaces.grid import Grid, read_grid
+from search_spaces.loss_spec import loss_spec
 from search_spaces.overrides import (
     PART_KEYS,
     SPACE_KEYS,
@@ -61,6 +62,17 @@ class Space:
             "loss_files": dict(self.loss_files),
         }
 
+    def notes(self) -> list[str]:
+        """What is right but may not be what was meant, one line each: phases nobody runs, losses that are one run."""
+        listed = {name for part in self.parts for name in part.losses}
+        unused = dict.fromkeys(name for part in self.parts for name in part.phases if name not in listed)
+        lines = [f"phases: never run, since not among losses: {', '.join(unused)}"] if unused else []
+        same = {
+            spec: loss_spec(card) for part in self.parts for spec, card in zip(part.losses, part.cards(), strict=True)
+        }
+        lines += [f"losses: {spec} is the same run as {name}" for spec, name in same.items() if spec != name]
+        return lines
+
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Space:
         """The inverse of ``to_dict``. Raises ``SpaceError`` when this version cannot run it."""
@@ -88,7 +100,9 @@ def load_space(source: str | Path, overrides: Sequence[str] = ()) -> Space:
     what = f"space {source}"
     try:
         raw = parse_yaml(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise SpaceError(what, [reason(error)]) from error
+    except ValueError as error:
         raise SpaceError(what, [str(error)]) from error
     if not isinstance(raw, dict):
         raise SpaceError(what, ["expected keys and values"])
@@ -150,7 +164,7 @@ def _read_loss_files(listed: Any, folder: Path) -> tuple[dict[str, str], list[st
             texts[file.name] = file.read_text(encoding="utf-8")
             use_loss_files({file.name: texts[file.name]})
         except OSError as error:
-            problems.append(f"loss_files: {error}")
+            problems.append(f"loss_files: {file}: {reason(error)}")
         except ValueError as error:  # a name with a NUL, bytes that are no UTF-8
             problems.append(f"loss_files: {name!r}: {error}")
         except SpaceError as error:
@@ -224,6 +238,9 @@ def _own_cards(parts: Sequence[dict[str, Any]]) -> tuple[dict[str, TaskCard], li
             if path in names:
                 continue
             names[path] = None
+            if not Path(path).exists():
+                problems.append(f"tasks: task file {path}: there is no such file")
+                continue
             try:
                 card = load_own_card(Path(path))
             except SpaceError as error:

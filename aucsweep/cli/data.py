@@ -50,13 +50,16 @@ def list_tasks(json: JsonFlag = False, data_root: DataRoot = DEFAULT_DATA_ROOT) 
 
 @app.command("check")
 def check(task: TaskArgument, data_root: DataRoot = DEFAULT_DATA_ROOT) -> None:
-    """Say whether the data of TASK are there and are what its card says; change nothing."""
+    """Say whether the data of TASK are there and are what its card says; change nothing.
+
+    Exit code 0 if they are, prepared or ready to be; 1 if they are wrong or missing.
+    """
     from trainables.data import check_task
 
     result = check_task(_card_or_file(task), data_root)
     for line in result.lines:
         typer.echo(line)
-    raise typer.Exit(0 if result.ok else 1)
+    raise typer.Exit(0 if result.ok or result.preparable else 1)
 
 
 @app.command("prepare")
@@ -90,7 +93,12 @@ def prepare(
 
 
 def _card_or_file(task: str) -> TaskCard | Path:
+    from search_spaces.errors import SpaceError
     from search_spaces.tasks import task_card
 
     path = Path(task)
-    return path if path.suffix in {".yaml", ".yml"} else task_card(task)
+    if path.suffix not in {".yaml", ".yml"}:
+        return task_card(task)
+    if not path.exists():
+        raise SpaceError(f"task file {task}", ["there is no such file"])
+    return path

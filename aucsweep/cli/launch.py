@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from aucsweep.cli.options import DEFAULT_DATA_ROOT, DataRoot, Overrides, SpaceArgument, StoreOption
+from aucsweep.cli.options import DEFAULT_DATA_ROOT, DataRoot, Overrides, SpaceArgument, StoreOption, read_space
 from aucsweep.cli.run_options import with_run_options
 
 
@@ -20,7 +20,6 @@ def launch(
 ) -> None:
     """Run every trial of SPACE that the store lacks; what is there already is never run again."""
     from orchestrator import launching
-    from search_spaces.space import load_space
 
-    result = launching.launch(load_space(space, override), store, data_root=data_root, **options)
+    result = launching.launch(read_space(space, override), store, data_root=data_root, **options)
     raise typer.Exit(result.exit_code)

@@ -7,9 +7,12 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from search_spaces.space import Space
 
 SpaceArgument = Annotated[str, typer.Argument(metavar="SPACE", help="A preset's name or a YAML file.")]
 StoreOption = Annotated[str, typer.Option("--store", "-s", metavar="S", help="Folder or URI the results live in.")]
@@ -44,6 +47,16 @@ def seconds(text: str | None, option: str) -> float | None:
             f"{text!r} is no duration: give seconds, or a number with s, m, h or d", param_hint=option
         )
     return float(match[1]) * _UNITS[match[2]]
+
+
+def read_space(source: str, overrides: Sequence[str]) -> Space:
+    """The space, its notes said on standard error."""
+    from search_spaces.space import load_space
+
+    space = load_space(source, overrides)
+    for note in space.notes():
+        typer.echo(f"aucsweep: note: {note}", err=True)
+    return space
 
 
 def emit_json(value: dict[str, Any]) -> None:

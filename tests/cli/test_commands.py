@@ -254,15 +254,91 @@ def test_own_task_from_a_csv(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     )
     data = ["--data-root", str(tmp_path / "data")]
     assert "data prepare" in error_of(capsys, "plan", str(tmp_path / "space.yaml"))
-    assert "never prepared" in out(capsys, "data", "check", str(tmp_path / "my-task.yaml"), *data, code=1)
+    unprepared = out(capsys, "data", "check", str(tmp_path / "my-task.yaml"), *data)
+    assert "the data can be used, but were never prepared; run: aucsweep data prepare" in unprepared
+    assert "fingerprint" in unprepared
     assert "train: 54 examples" in out(capsys, "data", "prepare", str(tmp_path / "my-task.yaml"), *data)
     out(capsys, "data", "check", str(tmp_path / "my-task.yaml"), *data)
+    elsewhere = out(capsys, "data", "check", str(tmp_path / "my-task.yaml"), "--data-root", str(tmp_path / "other"))
+    assert "not prepared under" in elsewhere
     store = str(tmp_path / "store")
     assert run(["launch", str(tmp_path / "space.yaml"), "--store", store, *data, "--runner", "local"]) == 0
     runs = pd.read_parquet(tmp_path / "store" / "runs")
     assert set(runs["task"]) == {"my-task"}
     for further in runs["more_metrics"]:
         assert sum(json.loads(further)[f"{split}_truncated"] for split in ("train", "val", "test")) == 9
+
+
+def test_data_check_fails_for_wrong_or_absent_data(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    task = tmp_path / "my-task.yaml"
+    task.write_text(
+        "name: my-task\nmodality: text\nkind: table\nfile: texts.csv\ntext: sentence\nlabel: rating\n"
+        "positive: neg\nsplits: {by: seed, fractions: {train: 0.6, validation: 0.2, test: 0.2}}\n"
+    )
+    data = ("--data-root", str(tmp_path / "data"))
+    assert "no such file" in out(capsys, "data", "check", str(task), *data, code=1)
+    (tmp_path / "texts.csv").write_text("sentence,mark\ngood,pos\n")
+    assert "rating" in out(capsys, "data", "check", str(task), *data, code=1)
+    rows = "\n".join(f"word{i},{'neg' if i % 3 else 'pos'}" for i in range(30))
+    (tmp_path / "texts.csv").write_text(f"sentence,rating\n{rows}\n")
+    out(capsys, "data", "prepare", str(task), *data)
+    (tmp_path / "texts.csv").write_text(f"sentence,rating\n{rows}\nmore,pos\n")
+    assert "changed after" in out(capsys, "data", "check", str(task), *data, code=1)
+    assert "no such file" in error_of(capsys, "data", "check", str(tmp_path / "none.yaml"), *data)
+    assert "get it" in out(capsys, "data", "check", "deepweeds", *data, code=1)
+
+
+def test_missing_files_are_said_in_words(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    named = ("-o", f"tasks={tmp_path}/t.yaml", "-o", f"loss_files={tmp_path}/l.py")
+    for text in (error_of(capsys, "plan", "smoke", *named), error_of(capsys, "plan", str(tmp_path / "s.yaml"))):
+        assert "there is no such file" in text
+        assert "Errno" not in text
+
+
+def test_phases_that_are_not_listed_are_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, data_root: Path
+) -> None:
+    note = "aucsweep: note: phases: never run, since not among losses: soft-switch, hard-negatives, pair-budget\n"
+    assert run(["plan", "phases", "-o", "losses=ce,curriculum", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert (captured.err, json.loads(captured.out)["trials"]) == (note, 9)
+    reduced = ["-o", "losses=ce,curriculum", "-o", "seeds=1", "-o", "warmup_ratios=0", "-o", "settings.epochs=1"]
+    store = ("--store", str(tmp_path / "store"), "--data-root", str(data_root), "--runner", "local")
+    assert run(["launch", "phases", *reduced, *store]) == 0
+    assert note in capsys.readouterr().err
+    for quiet in ("phases", "smoke", "extensions-offline"):
+        assert run(["plan", quiet]) == 0
+        assert capsys.readouterr().err == ""
+
+
+def test_losses_that_are_one_run_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    losses = 'losses=[ce, hypersimplex, "hypersimplex(share=0.2)"]'
+    assert run(["plan", "smoke", "-o", losses, "-o", "margins=[]", "-o", "warmup_ratios=0", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == "aucsweep: note: losses: hypersimplex(share=0.2) is the same run as hypersimplex\n"
+    facts = json.loads(captured.out)
+    assert (facts["product"], facts["cells"], facts["trials"]) == (6, 4, 4)
+
+
+def test_plan_names_tasks_models_and_data_to_prepare(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    def line(*arguments: str) -> str:
+        text = out(capsys, "plan", *arguments, "--data-root", str(tmp_path))
+        return next(line for line in text.splitlines() if line.startswith("runs on")).removeprefix("runs on").strip()
+
+    assert line("smoke") == "task mnist-8-low-shot; model plain-mlp"
+    assert line("extensions-offline") == "4 tasks; models plain-mlp, small-transformer, char-cnn"
+    missing = f"tasks cifar-10, fashion-mnist; model four-conv-cnn; not prepared under {tmp_path}: tasks cifar-10, "
+    assert line("large-batch").startswith(missing)
+    assert line("paper").startswith(f"16 tasks; 4 models; not prepared under {tmp_path}: 16 tasks")
+
+
+def test_plan_and_data_list_agree_on_what_is_missing(tmp_path: Path) -> None:
+    from search_spaces.prepared import has_data
+    from search_spaces.tasks import TASKS
+    from trainables.data import task_state
+
+    found = {name: task_state(card, tmp_path) in ("prepared", "packaged") for name, card in TASKS.items()}
+    assert {name: has_data(card, tmp_path) for name, card in TASKS.items()} == found
 
 
 def test_doctor_reports_this_machine(capsys: pytest.CaptureFixture[str], data_root: Path) -> None:

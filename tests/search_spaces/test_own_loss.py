@@ -119,7 +119,7 @@ def test_an_override_names_files_from_here(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("text", "files", "message"),
     [
-        (None, ["gap.py"], "loss_files: [Errno 2] No such file or directory"),
+        (None, ["gap.py"], "loss_files: gap.py: there is no such file"),
         (GAP, ["gap.txt"], "loss_files: should be Python files (.py), got 'gap.txt'"),
         (GAP, ["g\0.py"], "loss_files: 'g\\x00.py': embedded null byte"),
         (GAP, [3], "loss_files: should be Python files (.py), got 3"),
@@ -140,7 +140,7 @@ def test_wrong_files_are_named_once(tmp_path: Path, text: str | None, files: lis
         space(tmp_path, text, loss_files=files, losses=["hinge", "mean_gapp"] if text == GAP else ["hinge", "mean_gap"])
     found = [problem for problem in caught.value.problems if problem.startswith("loss_files")]
     assert len(found) == 1
-    assert found[0].startswith(message)
+    assert found[0].replace(f"{tmp_path}/", "").startswith(message)
     if len(files) == 1:
         assert len(caught.value.problems) == 1
         assert before == LOSSES

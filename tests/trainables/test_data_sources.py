@@ -58,6 +58,7 @@ def test_check_prepare_and_load(name, mini, tmp_path):
     card = mini(name)
     before = check_task(card, tmp_path)
     assert not before.ok
+    assert before.preparable
     assert any("not prepared" in line for line in before.lines), before.lines
     with pytest.raises(DataError, match=f"aucsweep data prepare {name}"):
         load_task(card, seed=0, data_root=tmp_path)
