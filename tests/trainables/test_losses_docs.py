@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from search_spaces.cards import LossCard
 from search_spaces.losses import LOSSES
 from trainables.losses import LossError, OneClassError, make_loss, on_classes, register_loss
+from trainables.losses.cross_entropy import CrossEntropy
 from trainables.losses.registry import BUILDERS
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -49,3 +54,43 @@ def test_a_loss_of_ones_own_may_have_a_margin() -> None:
     broken = LossCard("gap", "Gap", "", "", has_margin=False, pairwise=True, source="", params={"scale": 1.0})
     with pytest.raises(LossError, match="rule"):
         register_loss(broken, on_classes(lambda p, q, scale: p.sum()))
+
+
+def plain(positives: Tensor, negatives: Tensor) -> Tensor:
+    return negatives.mean() - positives.mean()
+
+
+CARD = LossCard("slip", title="Slip", formula="f", weight="w", source="here", has_margin=False, pairwise=True)
+SLIPS: list[tuple[dict[str, Any], Any, str]] = [
+    ({"has_margin": True}, on_classes(plain), "TypeError: plain() got an unexpected keyword argument 'margin'"),
+    ({}, plain, "TypeError: plain() takes 2 positional arguments but 3 were given"),
+    ({}, lambda card, margin, params: 3, "TypeError: its builder gives no callable; register a function of both"),
+    (
+        {},
+        on_classes(lambda p, q: 3.0),
+        "LossError: the function of loss slip should return a tensor of one number, got 3",
+    ),
+    ({}, on_classes(lambda p, q: p[:, None] - q), "of one number, got a tensor of shape (6, 6)"),
+    ({}, on_classes(lambda p, q: (q.mean() - p.mean()).detach()), "TypeError: its value has no gradient"),
+    ({"weighted": True}, on_classes(plain), "LossError: loss slip takes no example weights"),
+    ({"kinds": ("multiclass",)}, on_classes(plain), "LossError: scores must have shape (n,), got (12, 3)"),
+]
+
+
+@pytest.mark.parametrize(("changes", "build", "message"), SLIPS)
+def test_a_slip_in_an_own_loss_shows_before_any_trial(changes: dict[str, Any], build: Any, message: str) -> None:
+    with pytest.raises(LossError, match=r"^loss slip fails on 12 scores: ") as caught:
+        register_loss(dataclasses.replace(CARD, **changes), build)
+    assert message in str(caught.value)
+    assert "slip" not in LOSSES
+
+
+@pytest.mark.parametrize("kind", ["binary", "multiclass", "multilabel"])
+def test_a_loss_for_any_kind_of_task_can_be_registered(kind: str) -> None:
+    card = dataclasses.replace(CARD, kinds=(kind,), weighted=True)
+    try:
+        register_loss(card, lambda card, margin, params: CrossEntropy(card))
+        assert make_loss("slip")(torch.zeros(2), torch.tensor([0, 1])).item() == pytest.approx(math.log(2))
+    finally:
+        LOSSES.pop("slip", None)
+        BUILDERS.pop("slip", None)

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from search_spaces.cards import LossCard
-from trainables.losses.common import check_vectors, no_weights, result_dtype, split_classes, widen
+from trainables.losses.common import LossError, check_vectors, no_weights, result_dtype, split_classes, widen
 
 
 @dataclass(frozen=True)
@@ -21,12 +21,19 @@ class OwnLoss:
     given: Mapping[str, Any] = field(default_factory=dict)
 
     def __call__(self, scores: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
-        """The loss of ``scores`` (n,) and ``labels`` (n,) in {0, 1}; raises as every pairwise loss does."""
+        """The loss of ``scores`` (n,) and ``labels`` (n,) in {0, 1}; raises as every pairwise loss does.
+
+        Raises ``LossError`` too for a function that returns anything but a tensor of one number.
+        """
         check_vectors(scores, labels, weights)
         no_weights(weights, self.card.name)
         positives, negatives = split_classes(labels)
         wide = widen(scores)
-        return self.function(wide[positives], wide[negatives], **self.given).to(result_dtype(scores))
+        value: object = self.function(wide[positives], wide[negatives], **self.given)
+        if not isinstance(value, Tensor) or value.dim() != 0:
+            what = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
+            raise LossError(f"the function of loss {self.card.name} should return a tensor of one number, got {what}")
+        return value.to(result_dtype(scores))
 
 
 def on_classes(function: Callable[..., Tensor]) -> Callable[[LossCard, float | None, Mapping[str, Any]], OwnLoss]:

@@ -80,14 +80,38 @@ def register_loss(card: LossCard, build: Builder) -> None:
     """Make a loss of one's own known to ``make_loss`` and to spaces, in this process.
 
     ``build(card, margin, params)`` gets the checked margin and parameters, defaults filled in. Raises ``LossError`` for
-    a name that is taken and for a parameter without a rule.
+    a name that is taken, for a parameter without a rule, and for a loss that fails on a small batch.
     """
     if card.name in LOSSES:
         raise LossError(f"there is a loss {card.name!r} already")
     if set(card.params) != set(card.rules):
         raise LossError(f"every parameter of loss {card.name} needs a default and a rule, got {sorted(card.params)}")
+    try:
+        _try(card, build)
+    except Exception as error:
+        raise LossError(f"loss {card.name} fails on 12 scores: {type(error).__name__}: {error}") from error
     LOSSES[card.name] = card
     BUILDERS[card.name] = build
+
+
+def _try(card: LossCard, build: Builder) -> None:
+    """Raise what ``build``'s loss raises on a small batch of the first kind it is for, its gradient included.
+
+    A slip in a loss of one's own would otherwise show in the trials, each of which fails.
+    """
+    loss = build(card, 0.5 if card.has_margin else None, dict(card.params))
+    if not callable(loss):
+        raise TypeError("its builder gives no callable; register a function of both classes' scores as on_classes(it)")
+    scores = torch.linspace(-1, 1, 12 if card.kinds[0] == "binary" else 36).sin().requires_grad_()
+    labels = torch.arange(12) % 2
+    if card.kinds[0] != "binary":
+        scores = scores.detach().reshape(12, 3).requires_grad_()
+        labels = torch.arange(36).reshape(12, 3) % 2 if card.kinds[0] == "multilabel" else torch.arange(12) % 3
+    for weights in (None, torch.ones(12)) if card.weighted else (None,):
+        value = loss(scores, labels, weights)
+        if not value.requires_grad:
+            raise TypeError("its value has no gradient: compute it from the scores with torch, without detach or item")
+        value.backward()  # type: ignore[no-untyped-call]
 
 
 def pair_weight(name: str, x: Tensor, margin: float | None = None, **params: Any) -> Tensor:
