@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ from search_spaces.cards import SPLITS, TaskCard
 from search_spaces.errors import SpaceError, nearest
 from search_spaces.fields import Whole, Word, complaints
 from search_spaces.identity import content_id
-from search_spaces.own_task_schema import SPLIT_KINDS, FractionSplits, OwnTask, SeedCountSplits, SplitKind
+from search_spaces.own_task_schema import SPLIT_KINDS, FileSplits, FractionSplits, OwnTask, SeedCountSplits, SplitKind
 from search_spaces.tasks import TASKS
 from search_spaces.yaml_text import parse_yaml
 
@@ -37,12 +38,21 @@ class _Counts(BaseModel):
     test: tuple[_Count, _Count]
 
 
+class _Table(BaseModel):
+    """What a table was when it was prepared."""
+
+    modified: Whole
+    sha256: Word
+
+
 class _Prepared(BaseModel):
     """The contents of ``task.card.json``."""
 
     definition: Word
     counts: _Counts
     fingerprint: Word
+    tables: dict[str, _Table] = {}
+    """The tables the data came from, by path as the YAML file gives it. Cards of version 0.1 before them have none."""
 
 
 _WORDS = ("title", "source", "licence")
@@ -195,6 +205,7 @@ def write_card(path: Path, counts: Mapping[str, Sequence[int]], fingerprint: str
             "definition": _definition_id(card),
             "counts": {split: list(card.counts[split]) for split in SPLITS},
             "fingerprint": fingerprint,
+            "tables": {name: _table(table) for name, table in _tables(path).items() if table.is_file()},
         },
         indent=2,
     )
@@ -207,8 +218,9 @@ def write_card(path: Path, counts: Mapping[str, Sequence[int]], fingerprint: str
 def load_own_card(path: Path) -> TaskCard:
     """The prepared card of the task file ``path``.
 
-    Raises ``SpaceError`` when the file is wrong, was never prepared, or was changed since; the message says which
-    command to run.
+    Raises ``SpaceError`` when the file is wrong, was never prepared, or it or its tables were changed since; the
+    message says which command to run. Tables that are gone may be: what was prepared from them is whole. Images are not
+    looked at (``aucsweep data check`` does).
     """
     definition = _definition_id(draft_card(path))
     target = card_path(path)
@@ -221,7 +233,31 @@ def load_own_card(path: Path) -> TaskCard:
         raise SpaceError(what, [f"{target} cannot be read: {error}; {remedy}"]) from error
     if prepared.definition != definition:
         raise SpaceError(what, [f"it was changed after its data were prepared; {remedy}"])
+    changed = [
+        f"{table} was changed after the data were prepared; {remedy}"
+        for name, table in _tables(path).items()
+        if name in prepared.tables and table.is_file() and _differs(table, prepared.tables[name])
+    ]
+    if changed:
+        raise SpaceError(what, changed)
     return prepared_card(path, prepared.counts.model_dump(), prepared.fingerprint)
+
+
+def _tables(path: Path) -> dict[str, Path]:
+    """The tables of the task in ``path``, by name as it gives them."""
+    task, base = read_own_task(path), path.resolve().parent
+    names = [task.splits.train, task.splits.validation, task.splits.test] if isinstance(task.splits, FileSplits) else []
+    return {name: base / name for name in [*names, *([task.file] if task.file else [])]}
+
+
+def _table(path: Path) -> dict[str, Any]:
+    with path.open("rb") as opened:
+        return {"modified": path.stat().st_mtime_ns, "sha256": hashlib.file_digest(opened, "sha256").hexdigest()}
+
+
+def _differs(path: Path, prepared: _Table) -> bool:
+    """Whether the contents are others; they are read only when the time of the last change is another."""
+    return path.stat().st_mtime_ns != prepared.modified and _table(path)["sha256"] != prepared.sha256
 
 
 def _read_prepared(target: Path) -> _Prepared:

@@ -1,6 +1,7 @@
 """A user's own task: what its file may say, and the card it becomes."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import yaml
 
 from search_spaces.errors import SpaceError
 from search_spaces.expand import expand
-from search_spaces.own_task import draft_card, load_own_card, read_own_task, split_sizes, write_card
+from search_spaces.own_task import card_path, draft_card, load_own_card, read_own_task, split_sizes, write_card
 from search_spaces.own_task_schema import label_text
 from search_spaces.space import Space, load_space
 
@@ -252,6 +253,35 @@ def test_changed_task_names_the_command(tmp_path):
     write(tmp_path, {**TABLE, "positive": 2})
     with pytest.raises(SpaceError, match="changed after its data were prepared; run: aucsweep data prepare"):
         load_own_card(path)
+
+
+@pytest.mark.parametrize("by_files", [False, True])
+def test_changed_tables_are_refused(tmp_path, by_files):
+    names = ["a.csv", "b.csv", "c.csv"] if by_files else ["mine.csv"]
+    splits = {"by": "files", "train": "a.csv", "validation": "b.csv", "test": "c.csv"}
+    table = {key: value for key, value in TABLE.items() if key != "file"} | {"splits": splits}
+    path = write(tmp_path, table if by_files else TABLE | {"file": "mine.csv"})
+    for name in names:
+        (tmp_path / name).write_text("rows")
+    write_card(path, COUNTS, "f00d")
+    card = load_own_card(path)
+    last = tmp_path / names[-1]
+    last.write_text("more")
+    os.utime(last, ns=(1, 1))
+    with pytest.raises(SpaceError) as caught:
+        load_own_card(path)
+    assert caught.value.problems == (
+        f"{last} was changed after the data were prepared; run: aucsweep data prepare {path}",
+    )
+    last.write_text("rows")  # as it was, at another time
+    assert load_own_card(path) == card
+    last.unlink()
+    assert load_own_card(path) == card
+    written = json.loads(card_path(path).read_text())
+    assert list(written.pop("tables")) == names
+    last.write_text("more")
+    card_path(path).write_text(json.dumps(written))  # a card without them
+    assert load_own_card(path) == card
 
 
 CARD = {"definition": "y", "counts": {"train": [1, 2], "validation": [3, 4], "test": [5, 6]}, "fingerprint": "x"}

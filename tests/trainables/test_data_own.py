@@ -298,7 +298,8 @@ def test_class_folders_that_are_missing_empty_or_unlabelled(tmp_path):
 def test_a_changed_definition_asks_to_prepare_again(tmp_path):
     path = write_texts(tmp_path, rows())
     prepare_task(path, tmp_path)
-    assert set(json.loads((tmp_path / "a.card.json").read_text())) == {"definition", "counts", "fingerprint"}
+    written = json.loads((tmp_path / "a.card.json").read_text())
+    assert set(written) == {"definition", "counts", "fingerprint", "tables"}
     path.write_text(path.read_text().replace("'yes'", "'no'"))
     with pytest.raises(SpaceError, match="changed after its data were prepared"):
         load_own_card(path)

@@ -147,7 +147,7 @@ def test_a_changed_weight_is_another_task(tmp_path):
     write(tmp_path, changed)
     check = check_task(path, tmp_path / "d")
     assert not check.ok
-    assert "the files changed after the task was prepared" in check.lines[-1]
+    assert "a.csv was changed after the data were prepared; run: aucsweep data prepare" in check.lines[-1]
     after = prepared(path, tmp_path / "d")
     assert after.card.revision != before.revision
     assert sorted(np.concatenate([getattr(after, name).weights for name in SPLITS]))[-1] == 40.0
@@ -284,7 +284,9 @@ def test_a_task_prepared_before_there_were_weights_is_still_read(tmp_path):
     # Prepared now, it is the same task, and the same columns are written.
     again = prepare_task(path, tmp_path / "new")
     assert again.fingerprint == card.fingerprint
-    assert json.loads(path.with_name("a.card.json").read_text()) == json.loads((LEGACY / "a.card.json").read_text())
+    written = json.loads(path.with_name("a.card.json").read_text())
+    assert list(written.pop("tables")) == ["a.csv"]
+    assert written == json.loads((LEGACY / "a.card.json").read_text())
     (old,) = LEGACY.glob("prepared/*/index.parquet")
     (new,) = (tmp_path / "new").glob("prepared/*/index.parquet")
     assert new.parent.name == old.parent.name
