@@ -24,7 +24,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 Summary = dict[str, Any]
-"""What the index says about one trial: trial_id, task, model, finished_at (epoch seconds), epochs, updates, seconds."""
+"""What the index says about one trial: trial_id, task, model, finished_at (epoch seconds), epochs, updates, seconds and
+best_val_auc, which files of earlier versions lack."""
 
 _MAGIC = b"PAR1"
 _INDEX = b"aucsweep.index"

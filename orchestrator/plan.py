@@ -22,7 +22,8 @@ class Plan:
 
     ``failed`` maps a trial to the kind of its last failure; those wait for ``retry``. A trial whose worker was lost
     is pending again: nothing is known against it. ``pending`` is in launch order. ``gpu_hours`` and ``wall_hours``
-    (on ``gpus`` devices) are for the pending trials; ``estimate_source`` says what they rest on.
+    (on ``gpus`` devices) are for the pending trials; ``estimate_source`` says what they rest on. ``best_val_auc`` has
+    the done trials whose files say it in their index.
     """
 
     expansion: Expansion
@@ -35,6 +36,7 @@ class Plan:
     wall_hours: float
     disk_bytes: int
     estimate_source: str
+    best_val_auc: dict[str, float]
 
     @cached_property
     def failures(self) -> dict[str, int]:
@@ -78,6 +80,7 @@ def make_plan(space: Space, store: Store | None = None, *, gpus: int = 1) -> Pla
     }
     pending = tuple(trial for key, trial in expansion.trials.items() if key not in done and key not in failed)
     estimate = cost.estimate(pending, scan, space.cards)
+    records = {trial_id: scan.records[trial_id].summary for trial_id in done} if scan is not None else {}
     return Plan(
         expansion=expansion,
         done=done,
@@ -89,4 +92,5 @@ def make_plan(space: Space, store: Store | None = None, *, gpus: int = 1) -> Pla
         wall_hours=estimate.wall_hours(gpus),
         disk_bytes=cost.disk_bytes(pending),
         estimate_source=estimate.source,
+        best_val_auc={key: found["best_val_auc"] for key, found in records.items() if "best_val_auc" in found},
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Self, TextIO
 
 from rich.console import Console, RenderableType
@@ -21,10 +21,20 @@ _FAILURES_SHOWN = 10
 
 
 class Tally:
-    """Counts, rate and best values, kept from a runner's events. ``clock`` is in seconds."""
+    """Counts, rate and best values, kept from a runner's events. ``clock`` is in seconds.
 
-    def __init__(self, wanted: int, done: int, clock: Callable[[], float] = time.monotonic):
+    ``names`` are the losses each trial is run for, as the space writes them: several when their cells are one trial.
+    """
+
+    def __init__(
+        self,
+        wanted: int,
+        done: int,
+        clock: Callable[[], float] = time.monotonic,
+        names: Mapping[str, Iterable[str]] | None = None,
+    ):
         self.wanted, self.done = wanted, done
+        self.names = names or {}
         self.failed: dict[str, str] = {}
         self.running: set[str] = set()
         self.best: dict[str, float] = {}
@@ -45,9 +55,14 @@ class Tally:
         if event.status == "done":
             self.done += 1
             if event.best_val_auc is not None:
-                self.best[event.loss] = max(event.best_val_auc, self.best.get(event.loss, 0.0))
+                self.reached(event.trial_id, event.best_val_auc, event.loss)
         else:
             self.failed[event.trial_id] = event.kind or "lost"
+
+    def reached(self, trial_id: str, auc: float, loss: str = "") -> None:
+        """Count the best validation AUC of a trial towards its losses; ``loss`` is its own, should it have no name."""
+        for name in self.names.get(trial_id, (loss,)):
+            self.best[name] = max(auc, self.best.get(name, 0.0))
 
     @property
     def finished(self) -> int:

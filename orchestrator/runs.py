@@ -227,6 +227,7 @@ def summarise(table: pa.Table) -> Summary:
         "epochs": len(table),
         "updates": last["update"],
         "seconds": sum(seconds) if len(seconds) == len(table) else None,
+        "best_val_auc": max(value for value in table.column("val_auc").to_pylist() if value is not None),
     }
 
 

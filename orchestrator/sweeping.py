@@ -44,13 +44,20 @@ def survey(space: Space, store: Store, kinds: Sequence[str] = ()) -> Todo:
     plan = make_plan(space, store)
     failures = store.latest_failures()
     attempts = {trial_id: failure.attempt for trial_id, failure in failures.items()}
+    names: dict[str, set[str]] = {}
+    for cell in plan.expansion.cells:
+        names.setdefault(cell.trial_id, set()).add(cell.loss)
     if kinds:
         again = {key for key, failure in failures.items() if failure.kind in kinds and key not in plan.done}
         trials = tuple(trial for key, trial in plan.expansion.trials.items() if key in again)
-        return Todo(plan, trials, attempts, Tally(len(trials), 0))
-    tally = Tally(len(plan.expansion.trials), len(plan.done))
-    tally.failed.update(plan.failed)
-    return Todo(plan, plan.pending, attempts, tally)
+        tally = Tally(len(trials), 0, names=names)
+    else:
+        trials = plan.pending
+        tally = Tally(len(plan.expansion.trials), len(plan.done), names=names)
+        tally.failed.update(plan.failed)
+    for trial_id, auc in plan.best_val_auc.items():
+        tally.reached(trial_id, auc)
+    return Todo(plan, trials, attempts, tally)
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,24 @@ def counts(result: LaunchResult) -> tuple[int, int, int, int, int]:
     return result.exit_code, result.wanted, result.done, result.failed, result.pending
 
 
+def test_progress_names_losses_as_the_space_does_and_knows_those_done_before(
+    uri: Path, data_root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def last_best(losses: str) -> str:
+        reduced = ["warmup_ratios=[0.1]", "seeds=[1,2]", f"losses={losses}"]
+        launch(load_space("phases", reduced), uri, data_root=data_root, **options("steady", progress=True))
+        lines = [line for line in capsys.readouterr().err.splitlines() if "best val AUC" in line]
+        return lines[-1].split("best val AUC: ")[1]
+
+    best = 0.5 + 2 / 1000.0 + load_space("phases").parts[0].settings.epochs / 103.0
+    assert last_best("[ce, squared_hinge]") == f"ce {best:.4f}, squared_hinge {best:.4f}"
+    assert last_best("[ce, curriculum, pair-budget]") == ", ".join(
+        f"{name} {best:.4f}" for name in ("ce", "curriculum", "pair-budget")
+    )
+    open_store(uri).compact()
+    assert last_best("[curriculum, soft-switch]") == f"curriculum {best:.4f}, soft-switch {best:.4f}"
+
+
 def test_a_launch_runs_everything_and_records_what_it_was(uri: Path, data_root: Path) -> None:
     space = smoke()
     result = launch(space, uri, data_root=data_root, **options())

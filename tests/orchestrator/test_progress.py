@@ -55,6 +55,18 @@ def test_tally() -> None:
     assert tally.best_text() == "best val AUC: square 0.9000, hinge 0.7000"
 
 
+def test_best_values_go_by_the_names_of_the_space() -> None:
+    names = {"a": {"curriculum"}, "b": {"squared_hinge", "soft-switch"}, "old": {"ce"}}
+    tally = Tally(4, 1, Clock(), names=names)
+    tally.reached("old", 0.6)  # in the store before this launch
+    tally.add(done("a", "phases", 0.7))
+    tally.add(done("b", "phases", 0.8))
+    tally.add(done("unnamed", "hinge", 0.9))
+    assert tally.best_text() == (
+        "best val AUC: hinge 0.9000, soft-switch 0.8000, squared_hinge 0.8000, curriculum 0.7000, ce 0.6000"
+    )
+
+
 def test_slow_trials_are_counted_per_hour() -> None:
     clock = Clock()
     tally = Tally(3, 0, clock)
