@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.definitions import add_definitions
 from orchestrator.environment import capture, code_state
 from orchestrator.files import Files
 from orchestrator.lock import StoreLock
@@ -91,7 +92,7 @@ class Record:
         self._before = before
 
     def complete(self, todo: Todo, slots: Slots | None) -> None:
-        """Add the cells, fill the entry in, and say what the sweep runs on."""
+        """Add the cells, fill the entry in, and say what the sweep runs on and what its losses are."""
         expansion = todo.plan.expansion
         self._entry |= {
             "slots": None if slots is None else dataclasses.asdict(slots),
@@ -100,7 +101,11 @@ class Record:
         }
         self._store.add_cells(expansion.cells)
         sweep = self._store.read_sweep()
-        more = {"plan_hash": expansion.plan_hash, "environment": capture()}
+        more = {
+            "plan_hash": expansion.plan_hash,
+            "environment": capture(),
+            "definitions": add_definitions(sweep.get("definitions") or (), self._space, expansion.cells),
+        }
         self._write({**sweep, **more}, [*sweep["launches"][:-1], self._entry])
 
     def take_back(self) -> None:

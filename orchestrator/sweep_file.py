@@ -30,6 +30,7 @@ _COUNTS: _Kind = ((list,), "the number of examples of each class")
 
 _TOP = {
     "created_at": _TEXT, "space": _MAPPING, "plan_hash": _TEXT, "environment": _MAPPING, "launches": _LIST,
+    "definitions": _LIST,
 }  # fmt: skip
 _ENVIRONMENT = {"code": _MAPPING, "packages": _MAPPING, "gpus": _LIST, "memory_bytes": _NUMBER}
 _LAUNCH = {
@@ -37,6 +38,7 @@ _LAUNCH = {
     "save_scores": _FLAG, "channels_last": _FLAG, "compiled": _FLAG, "slots": _MAPPING, "pending": _NUMBER,
     "plan_hash": _TEXT,
 }  # fmt: skip
+_DEFINITION = {"loss": _TEXT, "id": _TEXT, "cells": _TEXT}
 
 
 def parse_sweep(data: bytes, path: str) -> dict[str, Any]:
@@ -62,14 +64,19 @@ def parse_sweep(data: bytes, path: str) -> dict[str, Any]:
             if not isinstance(sweep["space"].get(key), dict):
                 _refuse(path, f"space.{key}", _MAPPING, sweep["space"].get(key))
     _check(path, "environment.", sweep.get("environment") or {}, _ENVIRONMENT)
-    for key, entries in (
-        ("launches", sweep.get("launches")),
-        ("environment.gpus", (sweep.get("environment") or {}).get("gpus")),
+    for key, entries, kinds in (
+        ("launches", sweep.get("launches"), _LAUNCH),
+        ("environment.gpus", (sweep.get("environment") or {}).get("gpus"), {}),
+        ("definitions", sweep.get("definitions"), _DEFINITION),
     ):
         for index, entry in enumerate(entries or ()):
             if not isinstance(entry, dict):
                 _refuse(path, f"{key}.{index}", _MAPPING, entry)
-            _check(path, f"{key}.{index}.", entry, _LAUNCH if key == "launches" else {})
+            _check(path, f"{key}.{index}.", entry, kinds)
+    for index, entry in enumerate(sweep.get("definitions") or ()):
+        for name, kind in _DEFINITION.items():
+            if entry.get(name) is None:
+                _refuse(path, f"definitions.{index}.{name}", kind, None)
     return sweep
 
 
