@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from analysis.load import NOMINAL, Source, load_cells, load_trials, open_for_reading
+from analysis.load import NOMINAL, Source, current, load_cells, load_trials, open_for_reading
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,9 @@ def completeness(
     """Compare planned ``cells`` (``load_cells``) with the ids of ``present`` trials.
 
     ``failures`` (``Store.read_failures``: one row per attempt, oldest first) says why a cell is missing: by its trial's
-    last attempt.
+    last attempt. ``superseded`` cells are no part of the plan any more: nothing would run them.
     """
+    cells = current(cells)
     has_run = cells["trial_id"].isin(present)
     missing = cells[~has_run].copy()
     kinds = _latest_kinds(failures)

@@ -26,13 +26,15 @@ def warmup_gain(source: pd.DataFrame | Source, *, allow_incomplete: bool = False
     ``gain`` is NaN while one mode has no runs. ``incomplete`` is True when either selected configuration lacks seeds.
     ``gain_seed_<seed>`` is the difference of the two selected configurations at that seed (NaN where only one has it);
     ``n_pairs``, ``paired_mean`` and ``paired_sd`` (ddof 1) summarise these. The other columns describe the two selected
-    configurations.
+    configurations. ``attrs`` is that of ``select``.
     """
     runs = as_runs(source)
     selected = select(runs, allow_incomplete=allow_incomplete)
     arms = {mode: selected[selected["mode"] == mode] for mode in ("direct", "warmup")}
     if all(arm.empty for arm in arms.values()):
-        return pd.DataFrame(columns=list(GAIN_COLUMNS))
+        nothing = pd.DataFrame(columns=list(GAIN_COLUMNS))
+        nothing.attrs = selected.attrs
+        return nothing
     setting = list(SETTING)
     sides = [
         arm[[*setting, *_PER_ARM, *(["warmup_ratio"] if mode == "warmup" else [])]].rename(
@@ -47,7 +49,9 @@ def warmup_gain(source: pd.DataFrame | Source, *, allow_incomplete: bool = False
     for mode in arms:
         gains[f"{mode}_n"] = gains[f"{mode}_n"].astype("Int64")
     results = run_results(runs)
-    return _with_pairs(gains, results_of(results[results["mode"] != "ce"], selected))
+    paired = _with_pairs(gains, results_of(results[results["mode"] != "ce"], selected))
+    paired.attrs = selected.attrs
+    return paired
 
 
 def _with_pairs(gains: pd.DataFrame, results: pd.DataFrame) -> pd.DataFrame:

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import pandas as pd
 
+from analysis.definitions import definitions
 from analysis.errors import AnalysisError, BrokenRunWarning
+from search_spaces.errors import nearest
 from search_spaces.identity import canonical_json, content_id
+from search_spaces.trial import TrialConfig
 
 NOMINAL = ("task", "model", "init", "loss", "mode", "warmup_ratio", "margin", "loss_params")
 """What a cell names besides its seed: cells that agree in these are planned repetitions of one another."""
+
+
+_FIELDS: dict[str, Any] = {
+    field.name: None if field.default is dataclasses.MISSING else field.default
+    for field in dataclasses.fields(TrialConfig)
+}
+"""What a trial's effective configuration is made of, with the defaults."""
 
 
 @runtime_checkable
@@ -69,38 +80,64 @@ def load_trials(store: Source) -> pd.DataFrame:
 
 
 def load_cells(store: Source) -> pd.DataFrame:
-    """One row per planned cell, with ``loss_params`` as JSON text and ``seeds_planned``.
+    """One row per planned cell, with ``loss_params`` as JSON text, ``superseded`` and ``seeds_planned``.
 
-    ``seeds_planned`` is the number of seeds planned for the cell's nominal configuration (``NOMINAL``), over every
-    space launched on the store.
+    ``superseded`` is True where the cell's loss is defined by a space (a loss file, a named list of phases) and
+    another definition of that name was launched later. ``seeds_planned`` is the number of seeds planned for the cell's
+    nominal configuration (``NOMINAL``) with that definition, over every space launched on the store.
     """
-    cells: pd.DataFrame = open_for_reading(store).read_cells().copy()
+    opened = open_for_reading(store)
+    return _cells(opened, lambda: load_trials(opened))
+
+
+def _cells(opened: Any, trials: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+    cells: pd.DataFrame = opened.read_cells().copy()
     cells["loss_params"] = params_as_text(cells)
     if cells.empty:
-        return cells.assign(seeds_planned=pd.Series(dtype="int64"))
-    cells["seeds_planned"] = cells.groupby(list(NOMINAL), dropna=False)["seed"].transform("nunique").astype("int64")
+        return cells.assign(superseded=pd.Series(dtype="bool"), seeds_planned=pd.Series(dtype="int64"))
+    found = definitions(cells, opened.read_sweep() if hasattr(opened, "read_sweep") else {}, trials)
+    cells["superseded"] = found["superseded"]
+    alike = cells.assign(definition=found["definition"]).groupby([*NOMINAL, "definition"], dropna=False)
+    cells["seeds_planned"] = alike["seed"].transform("nunique").astype("int64")
     return cells
 
 
-def load_runs(store: Source, cells: bool = True) -> pd.DataFrame:
+def load_runs(store: Source, cells: bool = True, *, settings: Collection[str] = ()) -> pd.DataFrame:
     """One row per cell and epoch: the cell's columns joined with those of the trial it names.
 
     Cells share trials (a warm-up ratio that rounds to no update names the direct trial), so a trial's rows appear
-    once for every cell that names it; ``mode``, ``margin`` and ``warmup_ratio`` are the cell's. ``seeds_planned`` says
-    how many seeds the plan has for the cell's configuration. ``settings`` is equal for trials whose effective
-    configurations differ in nothing but task, model, init and seed; the text it is made of, ``config``, is left out
-    (``load_trials`` has it). Cells without a finished trial have no rows (``analysis.completeness`` names them).
-    ``cells=False`` gives ``load_trials``.
+    once for every cell that names it; ``mode``, ``margin`` and ``warmup_ratio`` are the cell's. ``superseded`` and
+    ``seeds_planned`` are those of ``load_cells``: whether a later definition of the loss was launched, and how many
+    seeds the plan has for the cell's configuration. ``settings`` is equal for trials whose effective configurations
+    differ in nothing but task, model, init and seed; the text it is made of, ``config``, is left out (``load_trials``
+    has it). The argument ``settings`` names fields of that configuration which become columns, such as
+    ``weight_decay`` or ``example_weights``; one that is a column anyway stays as it is. Cells without a finished trial
+    have no rows (``analysis.completeness`` names them). ``cells=False`` gives ``load_trials``.
+    Raises ``AnalysisError`` for an unknown setting and ``StoreError`` when there is no store.
     """
+    names = [settings] if isinstance(settings, str) else settings
+    for name in names:
+        if name not in _FIELDS:
+            raise AnalysisError(f"unknown setting {name!r}: {nearest(str(name), _FIELDS)}")
     opened = open_for_reading(store)
     trials = load_trials(opened)
+    for name in names:
+        if name not in trials.columns:
+            # A field added later is left out of the configurations that have its default.
+            values = {text: json.loads(text).get(name, _FIELDS[name]) for text in trials["config"].dropna().unique()}
+            trials[name] = trials["config"].map(values)
     if not cells:
         return trials
-    planned = load_cells(opened)
+    planned = _cells(opened, lambda: trials)
     shared = [column for column in trials.columns if column in planned.columns and column != "trial_id"]
     trials = trials.drop(columns=shared).assign(settings=_settings(trials)).drop(columns="config", errors="ignore")
     joined = planned.merge(trials, on="trial_id", how="inner", validate="many_to_many")
     return joined.sort_values([*NOMINAL, "seed", "cell_id", "epoch"], ignore_index=True, na_position="first")
+
+
+def current(frame: pd.DataFrame) -> pd.DataFrame:
+    """``frame`` (of ``load_cells`` or ``load_runs``) without its ``superseded`` rows."""
+    return frame[~frame["superseded"].astype(bool)] if "superseded" in frame.columns else frame
 
 
 def as_runs(source: pd.DataFrame | Source) -> pd.DataFrame:

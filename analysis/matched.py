@@ -43,6 +43,7 @@ class MatchedGain:
     ``pairs``: one row per matched setting: task, model, loss, random, pretrained (the gains), difference (pretrained
     minus random), incomplete, and the selected test AUCs behind the gains as ``<init>_direct`` and ``<init>_warmup``.
     ``summary``: one row per initialisation: init, settings, mean, q1, median, q3, iqr.
+    Its ``attrs`` is that of ``select``.
     ``refused``: one row per setting left out although both initialisations ran: task, model, loss, reason.
     ``missing``: expected settings that are not among ``pairs``, sorted.
     """
@@ -124,7 +125,9 @@ def _pairs(gains: pd.DataFrame, reasons: dict[Setting, str]) -> pd.DataFrame:
         rows.append((*setting, random, pretrained, pretrained - random, incomplete, *levels))
     columns = ["task", "model", "loss", "random", "pretrained", "difference", "incomplete"]
     columns += [f"{init}_{mode}" for init in INITS for mode in ("direct", "warmup")]
-    return pd.DataFrame(rows, columns=columns)
+    pairs = pd.DataFrame(rows, columns=columns)
+    pairs.attrs = gains.attrs
+    return pairs
 
 
 def _summary(pairs: pd.DataFrame) -> pd.DataFrame:

@@ -9,6 +9,7 @@ The rule is that of the paper (section "Evaluation and selection" of the protoco
 4. Ties go to the smaller standard deviation of the test AUC, then to the smaller warm-up ratio, margin, epochs,
    batch size and learning rate.
 
+Where a space defines a loss (a loss file, a named list of phases), only the runs of its definition launched last count.
 A configuration that lacks seeds the plan has is ``incomplete``. It is not eligible while a complete one exists; while
 none does, the ones with the most seeds are.
 """
@@ -18,7 +19,7 @@ from __future__ import annotations
 import pandas as pd
 
 from analysis.errors import AnalysisError
-from analysis.load import Source, as_runs, params_as_text
+from analysis.load import Source, as_runs, current, params_as_text
 from analysis.stats import TIE_DECIMALS
 
 REPORTED = ("task", "model", "init", "loss", "mode")
@@ -30,11 +31,12 @@ differ in, say, weight decay are never averaged."""
 
 CONFIGURATION = REPORTED + HYPERPARAMETERS
 
-SELECTION_RULE = (
+_RULE = (
     "Per run: test AUC at the first epoch with the largest validation AUC. Per task, model, initialisation, loss and "
-    "mode: the configuration (warm-up ratio, margin, epochs, batch size, learning rate) with the largest mean "
-    "validation AUC over seeds; ties go to the smaller standard deviation of the test AUC."
+    "mode: the configuration ({over}) with the largest mean validation AUC over seeds; ties go to the smaller standard "
+    "deviation of the test AUC."
 )
+_ALWAYS = ("warm-up ratio", "margin", "epochs", "batch size", "learning rate")
 
 RESULT_COLUMNS = (*CONFIGURATION, "seed", "trial_id", "epoch", "val_auc", "test_auc", "seeds_planned")
 CONFIGURATION_COLUMNS = (
@@ -46,8 +48,9 @@ CONFIGURATION_COLUMNS = (
 def run_results(source: pd.DataFrame | Source) -> pd.DataFrame:
     """One row per configuration and seed: the selected epoch with its validation and test AUC (fractions 0..1).
 
-    ``source`` is a store or a frame like ``load_runs`` gives. Without ``seeds_planned`` in the frame, the plan is taken
-    to be the seeds that occur for the same task, model and initialisation.
+    ``source`` is a store or a frame like ``load_runs`` gives; its ``superseded`` rows are left out. Without
+    ``seeds_planned`` in the frame, the plan is taken to be the seeds that occur for the same task, model and
+    initialisation.
     Raises ``AnalysisError`` when columns are missing, when a run has no validation AUC at all, or when a
     configuration holds two different trials for one seed.
     """
@@ -95,8 +98,16 @@ def select(source: pd.DataFrame | Source, *, allow_incomplete: bool = False) -> 
 
     Columns: those of ``configurations``, and ``candidates``, the number of configurations it was selected from.
     ``allow_incomplete=True`` lets configurations that lack seeds compete with complete ones; they stay marked.
+    ``attrs`` holds what the captions say of the selection (``selection_rule``, ``left_out``).
     """
-    candidates = configurations(source)
+    runs = as_runs(source)
+    candidates = configurations(runs)
+    chosen = _chosen(candidates, allow_incomplete)
+    chosen.attrs = {"varying": _varying(candidates), "left_out": _left_out(runs)}
+    return chosen
+
+
+def _chosen(candidates: pd.DataFrame, allow_incomplete: bool) -> pd.DataFrame:
     if candidates.empty:
         return candidates.assign(candidates=pd.Series(dtype="int64"))
     reported = list(REPORTED)
@@ -117,6 +128,48 @@ def select(source: pd.DataFrame | Source, *, allow_incomplete: bool = False) -> 
     return chosen[[*CONFIGURATION_COLUMNS, "candidates"]].reset_index(drop=True)
 
 
+def selection_rule(selected: pd.DataFrame) -> str:
+    """The rule by which ``selected`` (of ``select``) was selected, in sentences; names what was selected over."""
+    return _RULE.format(over=", ".join([*_ALWAYS, *selected.attrs.get("varying", ())]))
+
+
+def left_out(selected: pd.DataFrame) -> str:
+    """Which losses have runs of earlier definitions that did not take part in ``selected``; ``""`` where none has."""
+    runs: dict[str, int] = selected.attrs.get("left_out", {})
+    if not runs:
+        return ""
+    count = sum(runs.values())
+    losses = f"loss{'es' if len(runs) > 1 else ''} {', '.join(runs)}"
+    return (
+        f"Left out: {count} run{'s' if count > 1 else ''} of earlier definitions of the {losses}; only the definition "
+        "launched last counts."
+    )
+
+
+def _varying(candidates: pd.DataFrame) -> list[str]:
+    """What besides ``_ALWAYS`` tells configurations apart that compete with one another."""
+    if candidates.empty:
+        return []
+    found = []
+    if (candidates.groupby(list(REPORTED))["loss_params"].nunique() > 1).any():
+        found.append("loss parameters")
+    # ``settings`` is an id of every setting, those with columns too: it counts where all of these agree.
+    if candidates.duplicated([key for key in CONFIGURATION if key != "settings"]).any():
+        found.append("other settings")
+    return found
+
+
+def _left_out(runs: pd.DataFrame) -> dict[str, int]:
+    """The number of runs by loss that only ``superseded`` rows name."""
+    if "superseded" not in runs.columns:
+        return {}
+    trials = {
+        str(loss): len(set(rows["trial_id"]) - set(current(rows)["trial_id"]))
+        for loss, rows in runs.groupby("loss", sort=True)
+    }
+    return {loss: count for loss, count in trials.items() if count}
+
+
 def results_of(results: pd.DataFrame, selected: pd.DataFrame) -> pd.DataFrame:
     """The rows of ``run_results`` that belong to the configurations in ``selected``."""
     keys = list(CONFIGURATION)
@@ -132,6 +185,7 @@ def _checked(runs: pd.DataFrame) -> pd.DataFrame:
             f"column(s) {', '.join(missing)} missing: pass a store or the frame of load_runs(store), which has one row "
             "per cell and epoch"
         )
+    runs = current(runs)
     runs = runs.assign(loss_params=params_as_text(runs), margin=runs["margin"].astype("float64"))
     if "settings" not in runs.columns:
         runs["settings"] = ""

@@ -14,7 +14,7 @@ from analysis.load import Source, as_runs
 from analysis.matched import INITS, MatchedGain
 from analysis.names import MODE_TITLES, loss_title, order_losses, order_settings
 from analysis.rendering import DAGGER, FORMATS, Column, Entry, Mark, Table, Value, render
-from analysis.selection import SELECTION_RULE, select
+from analysis.selection import left_out, select, selection_rule
 from search_spaces.errors import nearest
 
 HEAD = (
@@ -67,8 +67,9 @@ def build_main_table(selected: pd.DataFrame, *, layout: Layout = "rows") -> Tabl
                 rows.append((f"{model} ({init})", model, init, task, *label, *entries))
     notes = (INCOMPLETE_NOTE,) if any(value.incomplete for value in values.values()) else ()
     head = f"Test AUC (%), {count} Bold: best, underlined: second best of the task (for this model)."
-    caption = f"{head} Selection: {SELECTION_RULE}" if values else "No finished trial yet."
-    return Table(columns, tuple(rows), caption, notes, rule=SELECTION_RULE)
+    rule = sentences(selection_rule(selected), left_out(selected))
+    caption = f"{head} Selection: {rule}" if values else sentences("No finished trial yet.", left_out(selected))
+    return Table(columns, tuple(rows), caption, notes, rule=rule)
 
 
 def gain_table(gains: pd.DataFrame, format: str = "md") -> str:
@@ -103,10 +104,12 @@ def build_gain_table(gains: pd.DataFrame) -> Table:
             rows.append((*names, gain, *arms, paired))
     caption = (
         "Warm-up gain: test AUC of the selected warm-up configuration minus that of the selected direct configuration, "
-        "in percentage points. Other columns: mean ± sample standard deviation (number of seeds). " + SELECTION_RULE
+        "in percentage points. Other columns: mean ± sample standard deviation (number of seeds). "
+        + selection_rule(gains)
     )
+    caption = sentences(caption if rows else "No direct or warm-up run has finished yet.", left_out(gains))
     notes = (f"{DAGGER} Seeds of the plan are missing (not run or failed).",) if gains["incomplete"].any() else ()
-    return Table(columns, tuple(rows), caption if rows else "No direct or warm-up run has finished yet.", notes)
+    return Table(columns, tuple(rows), caption, notes)
 
 
 def matched_table(found: MatchedGain, format: str = "md") -> str:
@@ -143,15 +146,20 @@ def build_matched_table(found: MatchedGain) -> Table:
             rows.append((model, model, task, record["loss"], loss_title(record["loss"]), *levels, *gains))
     refused = [f"Left out: {row.task}, {row.model}, {row.loss}: {row.reason}." for row in found.refused.itertuples()]
     if not rows:
-        return Table(columns, (), " ".join(["No setting is matched.", *refused]))
+        return Table(columns, (), sentences("No setting is matched.", *refused, left_out(pairs)))
     notes = [_spread(row) for row in found.summary.to_dict("records")] + refused
     notes += [f"{DAGGER} Seeds of the plan are missing (not run or failed)."] if pairs["incomplete"].any() else []
     caption = (
         "Warm-up gain by initialisation, all else equal: test AUC of the selected warm-up configuration minus that of "
         "the selected direct one, in percentage points; difference: pretrained minus random. Descriptive, not a test "
-        f"of significance. {SELECTION_RULE}"
+        f"of significance. {selection_rule(pairs)}"
     )
-    return Table(columns, tuple(rows), caption, tuple(notes))
+    return Table(columns, tuple(rows), sentences(caption, left_out(pairs)), tuple(notes))
+
+
+def sentences(*parts: str) -> str:
+    """``parts`` that are not empty, one after the other."""
+    return " ".join(part for part in parts if part)
 
 
 def _spread(row: Mapping[Hashable, Any]) -> str:

@@ -16,12 +16,12 @@ from analysis.completeness import Completeness, cell_name, completeness
 from analysis.errors import AnalysisError
 from analysis.figures import curves_sheet, gain_sheet, matched_sheet, mean_curves
 from analysis.gain import warmup_gain
-from analysis.load import load_cells, load_runs
+from analysis.load import current, load_cells, load_runs
 from analysis.matched import INITS, MatchedGain, matched_gain
 from analysis.names import MODE_TITLES, loss_title, order_losses, order_settings, order_tasks
 from analysis.rendering import ABSENT, Table, render
 from analysis.report.svg import inline_svg
-from analysis.selection import select
+from analysis.selection import left_out, select
 from analysis.tables import build_gain_table, build_main_table, build_matched_table
 
 MOST_LISTED = 200
@@ -111,8 +111,11 @@ class Report:
 def gather(store: Any) -> Report:
     """The content of the report of an open ``orchestrator.store.Store``, finished or not."""
     sweep = store.read_sweep()
-    cells, runs = load_cells(store), load_runs(store)
+    every_cell, runs = load_cells(store), load_runs(store)
+    cells = current(every_cell)
     failures = store.read_failures()
+    # Those of definitions that are superseded are over: nothing runs them again.
+    failures = failures[~failures["trial_id"].isin(set(every_cell["trial_id"]) - set(cells["trial_id"]))]
     state = completeness(cells, set(runs["trial_id"]), failures)
     selected, gains = select(runs), warmup_gain(runs)
     matched = _matched(runs)
@@ -131,6 +134,7 @@ def gather(store: Any) -> Report:
         runs_path=json.dumps(f"{uri.rstrip('/')}/runs"),
         quoted_uri=quoted,
         failure_summary=_failure_summary(failures, failed),
+        notices=[sentence for sentence in [left_out(selected)] if sentence],
         headlines=_headlines(selected, gains),
         lacking=[
             f"{cell_name(row)}: has {row['seeds_present'] or 'none'}, lacks {row['seeds_missing']}"

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from orchestrator.definitions import add_definitions
 from orchestrator.store import Store, open_store
 from search_spaces.expand import expand
 from search_spaces.space import load_space
@@ -51,7 +52,10 @@ def made_up_rows(config: TrialConfig) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def fill_store(tmp_path: Path) -> Callable[..., Store]:
-    """``fill_store(space, overrides, keep=..., name=...)``: a store with that plan and a result for each kept trial."""
+    """``fill_store(space, overrides, keep=..., name=...)``: a store with that plan and a result for each kept trial.
+
+    Filling a store again is another launch on it; ``record=False`` leaves it without the record of definitions.
+    """
 
     def fill(
         space: str = "quickstart",
@@ -60,6 +64,7 @@ def fill_store(tmp_path: Path) -> Callable[..., Store]:
         keep: Callable[[TrialConfig], bool] = lambda config: True,
         rows: Callable[[TrialConfig], list[dict[str, Any]]] = made_up_rows,
         name: str = "store",
+        record: bool = True,
     ) -> Store:
         loaded = load_space(space, overrides)
         expansion = expand(loaded)
@@ -68,9 +73,11 @@ def fill_store(tmp_path: Path) -> Callable[..., Store]:
         given = {"given": dict(loaded.given), "resolved": loaded.to_dict()}
         environment = {"python": "3.11.0", "hostname": "laptop", "packages": {"torch": "2.6.0"}, "cpus": 2, "gpus": []}
         environment["code"] = {"version": "0.1.0", "git_commit": "abc123", "git_dirty": True}
-        store.write_sweep(
-            {"space": given, "plan_hash": expansion.plan_hash, "environment": environment, "launches": [{}]}
-        )
+        sweep = {"space": given, "plan_hash": expansion.plan_hash, "environment": environment, "launches": [{}]}
+        if record:
+            before = store.read_sweep().get("definitions") or ()
+            sweep["definitions"] = add_definitions(before, loaded, expansion.cells)
+        store.write_sweep(sweep)
         for config in expansion.trials.values():
             if keep(config):
                 store.write_run(config, rows(config), {"device": "cpu"})
