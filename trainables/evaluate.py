@@ -15,13 +15,16 @@ from search_spaces.cards import TaskCard
 from search_spaces.errors import DataError, NonFiniteError
 from trainables.data import Split
 from trainables.device import Inputs, to_device
-from trainables.metrics import average_precision, binary_auc, macro_aucs, multilabel_macro_auc
+from trainables.metrics import average_precision, binary_auc, macro_aucs, multilabel_macro_auc, partial_auc
 from trainables.models import BuiltModel
 from trainables.prefetch import prefetch
 from trainables.seeding import permutation
 
 SCORES_AT_MOST = 2**27
 """Numbers (examples x outputs) scored of a training split: 512 MiB. A larger one is scored on ``training_rows``."""
+
+PARTIAL_UP_TO = 0.1
+"""False positive rate up to which the rows of binary tasks have a partial AUC."""
 
 KEPT_AT_MOST = 2**24
 """Numbers of validation and test scores a run keeps for its best epoch, and in every saved state."""
@@ -97,16 +100,24 @@ def evaluation_order(split: Split, rows: NDArray[np.int64]) -> NDArray[np.int64]
     return np.arange(len(rows)) if lengths is None else np.argsort(-lengths[rows], kind="stable")
 
 
-def metrics_of(card: TaskCard, scores: NDArray[Any], labels: NDArray[np.int64], name: str) -> dict[str, float]:
-    """Metrics of a split by name, 0 .. 1, the task's primary one (``card.metric``) first.
+def metrics_of(
+    card: TaskCard, scores: NDArray[Any], labels: NDArray[np.int64], name: str, *, primary: bool = False
+) -> dict[str, float]:
+    """Metrics of a split by name, 0 .. 1, the task's primary one (``card.metric``) first, or with ``primary`` alone.
 
-    Binary: ``auc``. Multiclass, of log-softmax ``scores`` (n, C): macro one-vs-one and one-vs-rest AUC, macro average
-    precision, and the accuracy of the largest score. Multilabel, of logits (n, L): the mean AUC and average precision
-    over labels. A class without an example in the split, and a label that has one class only, is left out of every mean
-    but accuracy; ``classes_ranked`` then says how many are in it. Raises ``DataError`` when nothing is left to rank.
+    Binary: ``auc``, ``average_precision``, and ``partial_auc``: the share of pairs ranked right among those with the
+    tenth of the negatives that scores highest (``PARTIAL_UP_TO``). Multiclass, of log-softmax ``scores`` (n, C): macro
+    one-vs-one and one-vs-rest AUC, macro average precision, and the accuracy of the largest score. Multilabel, of
+    logits (n, L): the mean AUC and average precision over labels. A class without an example in the split, and a label
+    that has one class only, is left out of every mean but accuracy; ``classes_ranked`` then says how many are in it.
+    Raises ``DataError`` when nothing is left to rank.
     """
     if card.kind == "binary":
-        return {"auc": auc(scores, labels, name)}
+        found = {"auc": auc(scores, labels, name)}
+        if primary:
+            return found
+        partial = partial_auc(scores, labels, max_fpr=PARTIAL_UP_TO)
+        return found | {"average_precision": average_precision(scores, labels), "partial_auc": partial}
     ranked = ranked_columns(labels, card.outputs)
     with warnings.catch_warnings():  # said once a run, by ``absent_note``
         warnings.simplefilter("ignore")
@@ -115,6 +126,8 @@ def metrics_of(card: TaskCard, scores: NDArray[Any], labels: NDArray[np.int64], 
             found = {"macro_ovo_auc": one_vs_one, "macro_ovr_auc": one_vs_rest}
         else:
             found = {"multilabel_macro_auc": multilabel_macro_auc(scores, labels, absent="exclude")}
+    if primary:
+        return {card.metric: found[card.metric]}
     truth = labels if labels.ndim == 2 else None
     each = [
         average_precision(scores[:, column], labels == column if truth is None else truth[:, column])

@@ -256,7 +256,7 @@ def evaluate(run: Run) -> dict[str, float]:
         if counts_cuts:
             truncated[f"{short}_truncated"] = float(_cut(run.model) - before)
         truth[name] = split.labels if rows is None else split.labels[rows]
-        metrics[name] = metrics_of(run.card, scores[name], truth[name], name)
+        metrics[name] = metrics_of(run.card, scores[name], truth[name], name, primary=name == "train")
     projects = "hypersimplex" in losses_of(config.loss, config.loss_params)
     by_threshold = threshold_metrics(run.card, scores, truth) if projects else {}
     scores.pop("train")

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import average_precision_score, roc_auc_score
 from torch import Tensor, nn
 
 from search_spaces.errors import DataError, NonFiniteError
-from trainables.evaluate import auc, score_split, selected_epoch
+from search_spaces.tasks import TASKS
+from trainables.evaluate import auc, metrics_of, score_split, selected_epoch
 from trainables.models import BuiltModel
 
 
@@ -109,3 +110,18 @@ def test_before_batch_may_stop_the_evaluation() -> None:
 def test_the_first_epoch_with_the_largest_validation_auc_is_selected(values: list[float], selected: int) -> None:
     rows = [{"epoch": number, "val_auc": value, "test_auc": 1 - value} for number, value in enumerate(values, 1)]
     assert selected_epoch(rows) == selected
+
+
+@pytest.mark.parametrize("positives", [3, 40])
+def test_metrics_of_a_binary_split(positives: int) -> None:
+    random = np.random.RandomState(positives)
+    labels = (np.arange(positives + 50) < positives).astype(np.int64)
+    scores = random.randn(len(labels)) + labels
+    found = metrics_of(TASKS["aptos"], scores, labels, "test")
+    hardest = np.sort(scores[labels == 0])[-5:]  # a tenth of 50
+    right = [score > other for score in scores[labels == 1] for other in hardest]
+    assert list(found) == ["auc", "average_precision", "partial_auc"]
+    assert found["auc"] == pytest.approx(roc_auc_score(labels, scores), abs=1e-12)
+    assert found["average_precision"] == pytest.approx(average_precision_score(labels, scores), abs=1e-12)
+    assert found["partial_auc"] == pytest.approx(np.mean(right), abs=1e-12)
+    assert metrics_of(TASKS["aptos"], scores, labels, "train", primary=True) == {"auc": found["auc"]}

@@ -44,6 +44,13 @@ def loop_auc(scores: list[float], labels: list[int]) -> float:
     return sum(1.0 if a > b else 0.5 if a == b else 0.0 for a, b in pairs) / len(pairs)
 
 
+@pytest.mark.parametrize("positives", [1, 16, 17, 80])
+def test_average_precision_of_few_and_of_many_positives(positives: int) -> None:
+    scores = np.random.RandomState(positives).randint(0, 30, 90).astype(float)  # with ties
+    labels = (np.arange(90) < positives).astype(int)
+    assert average_precision(scores, labels) == pytest.approx(average_precision_score(labels, scores), rel=1e-12)
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_binary_metrics_equal_sklearn_and_the_double_loop(seed: int) -> None:
     scores, labels = draw(seed)
@@ -96,11 +103,14 @@ def test_inputs_may_be_torch_of_any_precision_and_analysis_needs_no_torch() -> N
         ([0.1, 0.2], [-1, 1], MetricError, "0 or 1"),
         ([0.1, 0.2], [0.0, 0.5], MetricError, "0 or 1"),
         ([0.1, 0.2], [0, 1, 1], MetricError, "shape"),
+        ([0.1, 0.2, 0.3], [0.0, 1.0, float("nan")], MetricError, "0 or 1"),
+        ([0.1, [0.2]], [0, 1], MetricError, "numbers"),
         ([[0.1], [0.2]], [[0], [1]], MetricError, "axes"),
         ([], [], OneClassSetError, "positive"),
         (["a", "b"], [0, 1], MetricError, "numbers"),
     ],
 )
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("metric", [binary_auc, average_precision, partial_auc])
 def test_bad_sets_are_refused(metric, scores, labels, error, match) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(error, match=match) as caught:

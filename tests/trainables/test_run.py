@@ -111,7 +111,8 @@ def test_rows_have_the_agreed_columns_and_are_announced_as_they_come(config_of: 
     assert announced == outcome.rows
     assert [(row["epoch"], row["update"]) for row in outcome.rows] == [(1, 5), (2, 10), (3, 15)]
     columns = "epoch update train_loss train_auc val_auc test_auc learning_rate_now seconds gpu_seconds"
-    assert set(outcome.rows[0]) == {*columns.split(), "peak_memory_bytes", "device"}
+    more = {f"{split}_{name}" for split in ("val", "test") for name in ("average_precision", "partial_auc")}
+    assert set(outcome.rows[0]) == {*columns.split(), "peak_memory_bytes", "device"} | more
     # Cosine over 15 updates from 0.1, halved from the eighth on, at the fifth, tenth and fifteenth update.
     cosine = [0.1 * (1 + math.cos(math.pi * update / 15)) / 2 for update in (4, 9, 14)]
     rates = [row["learning_rate_now"] for row in outcome.rows]

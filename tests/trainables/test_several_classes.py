@@ -203,6 +203,7 @@ def test_metrics_of_random_scores(classes):
     assert found["macro_ovr_auc"] == pytest.approx(ovr, abs=1e-12)
     assert found["average_precision"] == pytest.approx(precision, abs=1e-12)
     assert "classes_ranked" not in found
+    assert metrics_of(card, scores, labels, "train", primary=True) == {"macro_ovo_auc": found["macro_ovo_auc"]}
 
 
 OFFLINE = {  # name: (examples of each split, a text or image to look at)

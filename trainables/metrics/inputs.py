@@ -47,7 +47,8 @@ def as_labels(labels: Any, shape: tuple[int, ...], allowed: int) -> Labels:
     array = _numpy(labels)
     if array.shape != shape:
         raise MetricError(f"labels must have shape {shape} like the scores, got {array.shape}")
-    whole = array.astype(np.int64)
+    with np.errstate(invalid="ignore"):  # NaN becomes some number, which is not NaN
+        whole = array.astype(np.int64)
     wrong = (whole != array) | (whole < 0) | (whole >= allowed)
     if wrong.any():
         names = "0 or 1" if allowed == 2 else f"whole numbers from 0 to {allowed - 1}"
@@ -82,7 +83,10 @@ def _numpy(values: Any) -> NDArray[Any]:
         if values.is_floating_point() and str(values.dtype) not in ("torch.float32", "torch.float64"):
             values = values.float()
         return np.asarray(values.numpy())
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:  # lists of different lengths
+        raise MetricError(f"expected numbers: {error}") from error
     if array.dtype.kind not in "biuf":
         raise MetricError(f"expected numbers, got an array of {array.dtype}")
     return array
