@@ -109,8 +109,8 @@ FAMILIES = (
     LossCard(
         name="hand_till",
         title="Hand-Till (multiclass one-vs-one)",
-        formula="mean over ordered class pairs (c, k) of the mean of l(s_c(a) - s_c(b)), a of class c, b of class k",
-        weight="w(x) of the surrogate / (n_c n_k)",
+        formula="mean over ordered class pairs (c, d) of the mean of l(s_c(a) - s_c(b)), a of class c, b of class d",
+        weight="w(x) of the surrogate / (n_c n_d)",
         has_margin=True,
         pairwise=True,
         source="Hand, Till: A simple generalisation of the AUC, Machine Learning 2001; Yang et al.: Learning with "

@@ -20,17 +20,20 @@ class Between:
     open_high: bool = False
     whole: bool = False
 
-    def fault(self, value: Any) -> str | None:
-        """What is wrong with ``value``, or None."""
+    def __str__(self) -> str:
         noun = "a whole number" if self.whole else "a number"
         left = f"> {self.low:g}" if self.open_low else f">= {self.low:g}"
         right = "" if self.high is None else f" and {'<' if self.open_high else '<='} {self.high:g}"
+        return f"{noun} {left}{right}"
+
+    def fault(self, value: Any) -> str | None:
+        """What is wrong with ``value``, or None."""
         ok = finite(value)
         ok = ok and (not self.whole or float(value).is_integer())
         ok = ok and (value > self.low if self.open_low else value >= self.low)
         if self.high is not None:
             ok = ok and (value < self.high if self.open_high else value <= self.high)
-        return None if ok else f"must be {noun} {left}{right}, got {value!r}"
+        return None if ok else f"must be {self}, got {value!r}"
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,9 @@ class OneOf:
     """One of a few words."""
 
     words: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return " or ".join(self.words)
 
     def fault(self, value: Any) -> str | None:
         """What is wrong with ``value``, or None."""

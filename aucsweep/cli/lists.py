@@ -1,12 +1,29 @@
-"""``spaces``, ``tasks``, ``models`` and ``losses``: what exists, one line each."""
+"""``spaces``, ``tasks``, ``models`` and ``losses``: what exists; a loss takes a few lines, the others one."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import shutil
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import typer
+
 from aucsweep.cli.options import JsonFlag, emit_columns, emit_json
+
+_LETTERS = (
+    ("z", "logit of an example"),
+    ("s", "score of an example: what settings.score_scale makes of its logit; of a baseline's (no pairs) the logit"),
+    ("x", "score of a positive minus that of a negative; one-vs-rest for several classes"),
+    ("m", "margin"),
+    ("l(x), w(x)", "loss of a pair by the loss named in surrogate; its weight, -l'(x)"),
+    ("L_j", "mean of l(x) over the pairs of negative j"),
+    ("p, k, tau, ...", 'parameters of the loss; a space lists it with others than the defaults as "p_norm_push(p=8)"'),
+    ("E+, Var+, n+", "mean and variance of s over the positives, and their number; E-, Var-, n- of the negatives"),
+    ("y, C", "class or labels of an example; number of classes"),
+)
+"""What the letters in formulas and weights of the cards stand for."""
 
 
 def _cards(key: str, cards: Mapping[str, Any], as_json: bool, *columns: str) -> None:
@@ -67,24 +84,42 @@ def models(json: JsonFlag = False) -> None:
 
 
 def losses(json: JsonFlag = False) -> None:
-    """List the objectives with formula, pair weight, parameters (defaults), kinds of task and source."""
+    """List the objectives: formula, pair weight, margin, parameters with their values, kinds of task and source."""
+    from search_spaces.identity import canonical
     from search_spaces.losses import LOSSES
 
     if json:
         _cards("losses", LOSSES, True)
         return
-    emit_columns(
-        [
+    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
+    for card in LOSSES.values():
+        typer.echo(f"{typer.style(card.name, bold=True)}  {card.title}")
+        _describe(
             [
-                card.name,
-                card.formula,
-                card.weight,
-                ", ".join(f"{name}={value}" for name, value in card.params.items()) or "-",
-                "|".join(card.kinds),
-                "yes" if card.weighted else "no",
-                card.source,
-            ]
-            for card in LOSSES.values()
-        ],
-        header=["loss", "formula", "pair weight", "parameters", "tasks", "example weights", "source"],
-    )
+                ("loss", card.formula),
+                ("pair weight", card.weight),
+                ("margin", "needed: margins of the space" if card.has_margin else "none"),
+                *((name, f"{card.rules[name]}; default {canonical(default)}") for name, default in card.params.items()),
+                ("tasks", f"{', '.join(card.kinds)}; example weights: {'yes' if card.weighted else 'no'}"),
+                ("source", card.source),
+            ],
+            width,
+        )
+    typer.echo("In the formulas:")
+    _describe(_LETTERS, width)
+
+
+def _describe(lines: Iterable[tuple[str, str]], width: int) -> None:
+    """Print names and what they are, indented and wrapped at ``width``."""
+    for name, text in lines:
+        start = f"    {name:<14} "
+        typer.echo(
+            textwrap.fill(
+                text,
+                max(width, 40),
+                initial_indent=start,
+                subsequent_indent=" " * len(start),
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+        )

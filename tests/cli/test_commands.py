@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from aucsweep.cli import run
+from search_spaces.losses import LOSSES
 from search_spaces.space import preset_names
 
 SMOKE_TRIALS = 10
@@ -70,6 +71,27 @@ def test_losses_say_formula_and_weight(capsys: pytest.CaptureFixture[str]) -> No
     names = {item["name"] for item in json_of(capsys, "losses")["losses"]}
     assert {"ce", "square", "hinge", "squared_hinge", "logistic", "exponential"} <= names
     assert all(item["formula"] and item["source"] for item in json_of(capsys, "losses")["losses"])
+
+
+def test_losses_can_be_read_alone(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = out(capsys, "losses").splitlines()
+    assert max(map(len, lines)) <= 80
+    assert all(sum(line.split()[0] == name and line[0] != " " for line in lines) == 1 for name in LOSSES)
+    starts = [number for number, line in enumerate(lines) if line[0] != " "]
+    blocks = {
+        lines[first].split()[0]: [" ".join(line.split()) for line in lines[first + 1 : last]]
+        for first, last in zip(starts, [*starts[1:], len(lines)], strict=True)
+    }
+    assert "margin needed: margins of the space" in blocks["top_push"]
+    assert "margin none" in blocks["logistic"]
+    assert "surrogate hinge or square or squared_hinge; default squared_hinge" in blocks["top_push"]
+    assert "k a whole number >= 1; default 1" in blocks["top_push"]
+    assert "max_fpr a number > 0 and <= 1; default 0.3" in blocks["partial_auc"]
+    assert "loss 1 / (1 + e^(steepness x))" in blocks["smoothed_indicator"]
+    legend = " ".join(blocks["In"])
+    for letter in ("x score of a positive", "s score", "z logit", "m margin", "p, k, tau, ... parameters", "L_j mean"):
+        assert letter in legend
 
 
 def test_plan_of_the_paper(capsys: pytest.CaptureFixture[str]) -> None:
