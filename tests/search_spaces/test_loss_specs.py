@@ -176,15 +176,25 @@ def test_deep_auc_and_its_optimizer_go_together(tmp_path: Path, losses: list[str
         space(tmp_path, losses=losses, settings={"optimizer": optimizer})
 
 
-def test_the_preset_covers_the_seventeen_settings_in_both_variants() -> None:
+def test_the_preset_covers_the_seventeen_settings_in_both_variants_and_a_control() -> None:
     found = expand(load_space("deep-auc"))
-    assert len(found.trials) == 17 * 2 * 5
     assert len({(cell.task, cell.model) for cell in found.cells}) == 17
     trials = list(found.trials.values())
-    assert {(t.optimizer, t.momentum, t.weight_decay, t.margin, t.positive_fraction) for t in trials} == {
-        ("pesg", 0.9, 1e-5, 1.0, 0.25)
+    deep, control = ([t for t in trials if t.loss == name] for name in ("aucm", "aucm_closed"))
+    assert (len(deep), len(control), len(trials)) == (17 * 2 * 5, 17 * 5, 17 * 3 * 5)
+    assert {(t.optimizer, t.momentum, t.weight_decay, t.max_grad_norm) for t in deep} == {("pesg", 0.9, 1e-5, None)}
+    assert {(t.margin, t.positive_fraction) for t in trials} == {(1.0, 0.25)}
+    assert {t.loss_params["variant"] for t in deep} == {"paper", "libauc-2.0.1"}
+    pairwise = {
+        (t.task, t.model, t.seed, t.optimizer, t.learning_rate, t.weight_decay, t.max_grad_norm, t.updates_per_epoch)
+        for preset in ("cv-densenet121", "cv-imagenet-lt", "cv-resnet50", "nlp-distilbert")
+        for t in expand(load_space(preset)).trials.values()
     }
-    assert {t.loss_params["variant"] for t in trials} == {"paper", "libauc-2.0.1"}
+    assert all(
+        (t.task, t.model, t.seed, t.optimizer, t.learning_rate, t.weight_decay, t.max_grad_norm, t.updates_per_epoch)
+        in pairwise
+        for t in control
+    )
 
 
 def test_a_space_with_specs_survives_the_store(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_the_preset_is_the_published_protocol() -> None:
         ("multiclass_hinge", None, None, None),
         ("softmax_mse", None, None, None),
         ("hypersimplex", "share", 0.5, 1.5),
-        ("hypersimplex", "labels", 0.5, 1.5),
+        ("hypersimplex", "expected", 0.5, 1.5),
     }
     common = {(t.epochs, t.optimizer, t.learning_rate, t.weight_decay, t.lr_schedule, t.sampling) for t in trials}
     assert common == {(600, "adamw", 1e-4, 0.0, "constant", "natural")}  # AdamW without weight decay is Adam
