@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from aucsweep.cli.options import StoreOption
+from aucsweep.cli.options import StoreOption, drawing
 
 
 def gain(
@@ -19,15 +19,12 @@ def gain(
     from analysis import load_runs
     from analysis.gain import warmup_gain
     from analysis.tables import gain_table
-    from search_spaces.errors import UsageError
 
     gains = warmup_gain(load_runs(store))
     typer.echo(gain_table(gains, format))
     if figure is not None:
         from analysis.figures import save_gain_figure
 
-        try:
+        with drawing(figure):
             save_gain_figure(gains, figure)
-        except (OSError, ValueError) as error:  # no such folder, or an ending that names no image format
-            raise UsageError(f"cannot draw {figure}: {error}") from error
         typer.echo(f"figure: {figure}", err=True)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from aucsweep.cli.options import StoreOption
+from aucsweep.cli.options import StoreOption, drawing
 
 
 def matched(
@@ -26,5 +26,6 @@ def matched(
     if figure is not None:
         from analysis.figures import save_matched_figure
 
-        save_matched_figure(found, figure)
+        with drawing(figure):
+            save_matched_figure(found, figure)
         typer.echo(f"figure: {figure}", err=True)

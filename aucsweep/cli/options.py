@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -57,6 +58,21 @@ def read_space(source: str, overrides: Sequence[str]) -> Space:
     for note in space.notes():
         typer.echo(f"aucsweep: note: {note}", err=True)
     return space
+
+
+@contextmanager
+def drawing(figure: Path) -> Iterator[None]:
+    """Say what is wrong with the file a figure is drawn to: its folder, its ending, or the file system."""
+    from search_spaces.errors import UsageError, reason
+
+    if not figure.parent.is_dir():
+        raise UsageError(f"cannot draw {figure}: there is no folder {figure.parent}")
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"cannot draw {figure}: {reason(error)}") from error
+    except ValueError as error:  # an ending that names no image format
+        raise UsageError(f"cannot draw {figure}: {error}") from error
 
 
 def emit_json(value: dict[str, Any]) -> None:

@@ -51,6 +51,11 @@ def test_matched_prints_the_gains_and_draws_them(tmp_path: Path, capsys: pytest.
     assert [cell.strip() for cell in line.split("|")[3:-1]] == ["Hinge", "70.00", "90.00", "+6.00", "+1.00", "-5.00"]
     assert "figure: " in printed.err
     assert "<svg" in figure.read_text()
+    for wrong, why in ((tmp_path / "nowhere" / "m.svg", "there is no folder"), (tmp_path / "m.nonsense", "nonsense")):
+        assert run(["matched", "--store", store, "--figure", str(wrong)]) == 2
+        message = capsys.readouterr().err
+        assert f"cannot draw {wrong}: " in message
+        assert why in message
 
 
 def test_unequal_grids_are_refused_or_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
