@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from aucsweep.cli import app
 from search_spaces.expand import expand
 from search_spaces.losses import LOSSES
 from search_spaces.space import load_space
+from trainables import metrics
 from trainables.losses.registry import BUILDERS
 
 ROOT = Path(__file__).parents[1]
@@ -92,3 +94,14 @@ def test_own_loss_in_the_readme(monkeypatch: pytest.MonkeyPatch) -> None:
     assert float(value.detach()) == 0.75 - 2.5
     assert scores.grad is not None
     assert scores.grad.tolist() == [0.5, -0.5, 0.5, -0.5]
+
+
+def test_example_and_list_of_the_metrics() -> None:
+    text = (ROOT / "docs" / "metrics.md").read_text()
+    (code,) = blocks(text, "python")
+    names: dict[str, Any] = {}
+    exec(code, names)
+    assert (names["auc"], names["worst"], names["ovo"]) == (0.75, 0.5, 1.0)
+    assert names["interval"].low < 0.75 < names["interval"].high
+    functions = [name for name in metrics.__all__ if name[0].islower() and name != "roc_points"]
+    assert [name for name in functions if f"`{name}" not in text] == []
