@@ -9,10 +9,10 @@ import pandas as pd
 
 from analysis.errors import AnalysisError
 from analysis.load import Source, as_runs
-from analysis.names import order_losses, order_settings
+from analysis.names import entry_title, loss_title, order_losses, order_settings, order_tasks
 from analysis.rendering import FORMATS, Column, Entry, Table, Value, render
-from analysis.selection import REPORTED, results_of, run_results, select
-from analysis.tables import HEAD, build_main_table, mark_best
+from analysis.selection import REPORTED, left_out, results_of, run_results, select
+from analysis.tables import HEAD, build_main_table, mark_best, sentences
 from search_spaces.cards import TaskCard
 from search_spaces.errors import nearest
 from search_spaces.tasks import TASKS
@@ -29,7 +29,8 @@ METRICS = {
 
 _MULTICLASS_NOTE = (
     "AUCs rank log-softmax scores (float32); one-vs-rest depends on that row-wise normalisation. Classes without an "
-    "example in a split are left out of its means (column `classes_ranked` of the runs)."
+    "example in a split are left out of its means; the JSON column `more_metrics` of the runs then has the number that "
+    "is in them (`val_classes_ranked`, `test_classes_ranked`)."
 )
 _NO_VALIDATION_NOTE = (
     "No validation split: each entry of {tasks} is the last epoch, and where several configurations were run, the one "
@@ -56,8 +57,18 @@ def extension_table(name: str, source: pd.DataFrame | Source, format: str = "md"
         raise AnalysisError(f"unknown extension table {name!r}: {nearest(str(name), METRICS)}")
     _check_format(format)
     runs = as_runs(source)
-    tasks = [task for task, card in TASKS.items() if table_of(card) == name]
-    return render(build_extension_table(runs[runs["task"].isin(tasks)], METRICS[name]), format)
+    tables = {task: table_of(TASKS[task]) if task in TASKS else "main" for task in order_tasks(runs["task"])}
+    shown = runs[runs["task"].isin([task for task, table in tables.items() if table == name])]
+    built = build_extension_table(shown, METRICS[name])
+    if shown.empty and tables:
+        built = replace(built, caption=f"No finished trial of a task of this table. {_elsewhere(tables)}")
+    return render(built, format)
+
+
+def _elsewhere(tables: Mapping[str, str]) -> str:
+    """Which tables show the tasks there are (task to table), in a sentence."""
+    tasks = {table: ", ".join(task for task in tables if tables[task] == table) for table in tables.values()}
+    return f"Finished: {'; '.join(f'{names} (`aucsweep table {table}`)' for table, names in tasks.items())}."
 
 
 def build_extension_table(runs: pd.DataFrame, metrics: Mapping[str, str]) -> Table:
@@ -116,9 +127,10 @@ def build_deep_auc_table(selected: pd.DataFrame) -> Table:
     losses = order_losses(deep["loss"])
     columns = (
         *HEAD,
-        *(Column(loss, loss.replace("aucm", "Deep-AUC", 1), "value") for loss in losses),
+        *(Column(loss, loss_title(loss), "value") for loss in losses),
         Column("other", "Best other", "value"),
-        Column("other_entry", "which", "text"),
+        Column("other_entry", "which", "data"),
+        Column("", "which", "text"),
     )
     rows: list[tuple[Entry, ...]] = []
     for model, init, task in order_settings(deep[["model", "init", "task"]].itertuples(index=False, name=None)):
@@ -129,13 +141,14 @@ def build_deep_auc_table(selected: pd.DataFrame) -> Table:
         values["other", ""] = _best(other)
         marked = mark_best({key: value for key, value in values.items() if value is not None})
         entries = [marked.get((key, "")) for key in (*losses, "other")]
-        rows.append((f"{model} ({init})", model, init, task, *entries, _entry_name(other)))
+        rows.append((f"{model} ({init})", model, init, task, *entries, *_entry_names(other)))
     caption = (
         "Test AUC (%), mean ± sample standard deviation over seeds (their number in brackets). Best other: the entry "
         "of CE and the pairwise losses, direct or after warm-up, with the largest mean validation AUC. Bold: best, "
         "underlined: second best."
     )
-    return Table(columns, tuple(rows), caption if rows else "No Deep-AUC run has finished yet.")
+    caption = sentences(caption if rows else "No Deep-AUC run has finished yet.", left_out(selected))
+    return Table(columns, tuple(rows), caption)
 
 
 def _is_deep(loss: str) -> bool:
@@ -154,11 +167,12 @@ def _best(entries: pd.DataFrame) -> Value | None:
     return None
 
 
-def _entry_name(entries: pd.DataFrame) -> str:
+def _entry_names(entries: pd.DataFrame) -> tuple[str, str]:
+    """The name of the top entry for programs and for readers."""
     for record in _top(entries).to_dict("records"):
-        mode = "" if record["mode"] == "ce" else f" {record['mode']}"
-        return f"{record['loss']}{mode}"
-    return ""
+        loss, mode = str(record["loss"]), str(record["mode"])
+        return loss if mode == "ce" else f"{loss} {mode}", entry_title(loss, mode)
+    return "", ""
 
 
 def _check_format(format: str) -> None:

@@ -14,6 +14,8 @@ LOSS_TITLES = {
     "exponential": "Exp.",
     "logistic": "Logistic",
     "squared_hinge": "Sq.-hinge",
+    "aucm": "Deep-AUC",
+    "aucm_closed": "Deep-AUC closed form",
 }
 
 MODE_TITLES = {"ce": "CE", "direct": "Direct", "warmup": "Warm-up"}
@@ -30,8 +32,15 @@ _SPARE_COLOURS = ("#56b4e9", "#8c6d31", "#7570b3", "#999999")
 
 
 def loss_title(loss: str) -> str:
-    """Short column title of a loss; an unlisted loss is shown by its name."""
-    return LOSS_TITLES.get(loss, loss.replace("_", " "))
+    """Short column title of a loss; an unlisted loss is shown by its name, parameters as the space has them."""
+    name, bracket, parameters = loss.partition("(")
+    title = LOSS_TITLES.get(name, name.replace("_", " "))
+    return f"{title} ({parameters}" if bracket else title
+
+
+def entry_title(loss: str, mode: str) -> str:
+    """A loss and its mode in words, e.g. ``Sq.-hinge warm-up``; a baseline has no mode to tell."""
+    return loss_title(loss) if mode == "ce" else f"{loss_title(loss)} {MODE_TITLES[mode].lower()}"
 
 
 def order_losses(losses: Iterable[str]) -> list[str]:

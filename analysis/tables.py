@@ -12,7 +12,7 @@ import pandas as pd
 from analysis.errors import AnalysisError
 from analysis.load import Source, as_runs
 from analysis.matched import INITS, MatchedGain
-from analysis.names import MODE_TITLES, loss_title, order_losses, order_settings
+from analysis.names import MODE_TITLES, entry_title, loss_title, order_losses, order_settings
 from analysis.rendering import DAGGER, FORMATS, Column, Entry, Mark, Table, Value, render
 from analysis.selection import left_out, select, selection_rule
 from search_spaces.errors import nearest
@@ -144,7 +144,10 @@ def build_matched_table(found: MatchedGain) -> Table:
                 for key in (*INITS, "difference")
             ]
             rows.append((model, model, task, record["loss"], loss_title(record["loss"]), *levels, *gains))
-    refused = [f"Left out: {row.task}, {row.model}, {row.loss}: {row.reason}." for row in found.refused.itertuples()]
+    refused = [
+        f"Left out: {row.task}, {row.model}, {loss_title(str(row.loss))}: {row.reason}."
+        for row in found.refused.itertuples()
+    ]
     if not rows:
         return Table(columns, (), sentences("No setting is matched.", *refused, left_out(pairs)))
     notes = [_spread(row) for row in found.summary.to_dict("records")] + refused
@@ -209,7 +212,7 @@ def _columns(selected: pd.DataFrame, layout: Layout) -> tuple[tuple[Column, ...]
     keys: list[tuple[str, str] | None] = [(loss, "ce") for loss in baselines]
     for loss in pairwise:
         for mode in [mode for mode in ("direct", "warmup") if mode in there]:
-            columns.append(Column(f"{loss}_{mode}", f"{loss_title(loss)} {MODE_TITLES[mode].lower()}", "value"))
+            columns.append(Column(f"{loss}_{mode}", entry_title(loss, mode), "value"))
             keys.append((loss, mode))
     return (*HEAD, *columns), [("", keys)]
 

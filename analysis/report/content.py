@@ -18,7 +18,7 @@ from analysis.figures import curves_sheet, gain_sheet, matched_sheet, mean_curve
 from analysis.gain import warmup_gain
 from analysis.load import current, load_cells, load_runs
 from analysis.matched import INITS, MatchedGain, matched_gain
-from analysis.names import MODE_TITLES, loss_title, order_losses, order_settings, order_tasks
+from analysis.names import MODE_TITLES, entry_title, loss_title, order_losses, order_settings, order_tasks
 from analysis.rendering import ABSENT, Table, render
 from analysis.report.svg import inline_svg
 from analysis.selection import left_out, select
@@ -194,8 +194,9 @@ def _headlines(selected: pd.DataFrame, gains: pd.DataFrame) -> list[str]:
         complete = block[~block["incomplete"].astype(bool)]
         best = (complete if len(complete) else block).sort_values("test_mean", kind="stable").iloc[-1]
         ce = block[block["mode"] == "ce"]
-        best_names.append(_entry_name(best))
-        text = f"{task}, {model} ({init}): best is {_entry_name(best)} with {_mean_sd(best)} test AUC"
+        name = entry_title(best["loss"], best["mode"])
+        best_names.append(name)
+        text = f"{task}, {model} ({init}): best is {name} with {_mean_sd(best)} test AUC"
         if len(ce) and best["mode"] != "ce":
             text += f"; CE has {_mean_sd(ce.iloc[0])}"
         lines.append(text + (" (seeds are lacking)." if best["incomplete"] else "."))
@@ -210,10 +211,6 @@ def _headlines(selected: pd.DataFrame, gains: pd.DataFrame) -> list[str]:
             f"{100 * known['gain'].mean():+.2f} percentage points on average. Descriptive, not a test of significance."
         )
     return lines
-
-
-def _entry_name(row: pd.Series) -> str:
-    return "CE" if row["loss"] == "ce" else f"{loss_title(row['loss'])} {MODE_TITLES[row['mode']].lower()}"
 
 
 def _mean_sd(row: pd.Series) -> str:
@@ -242,7 +239,11 @@ _SELECTED = {
 
 
 def _selected_rows(selected: pd.DataFrame) -> list[list[str]]:
-    return [[_cell_text(row[column]) for column in _SELECTED.values()] for row in selected.to_dict("records")]
+    rows = [
+        {**row, "loss": loss_title(row["loss"]), "mode": MODE_TITLES[row["mode"]]}
+        for row in selected.to_dict("records")
+    ]
+    return [[_cell_text(row[column]) for column in _SELECTED.values()] for row in rows]
 
 
 def _cell_text(value: Any) -> str:

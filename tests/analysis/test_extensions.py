@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
+import json
+import re
 import statistics
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from analysis import load_runs
 from analysis.errors import AnalysisError
 from analysis.extensions import deep_auc_table, extension_table, table_of
 from orchestrator.store import Store
@@ -82,7 +85,29 @@ def test_notes_say_what_the_numbers_are(fill_store: Callable[..., Store]) -> Non
     text = extension_table("large", fill_store("large", LARGE, rows=last_only))
     assert "log-softmax" in text
     assert "No validation split: each entry of inaturalist-2018 is the last epoch" in text
-    assert "No finished trial yet" in extension_table("multilabel", fill_store("smoke", name="binary"))
+
+
+def test_the_note_on_absent_classes_names_what_there_is(fill_store: Callable[..., Store]) -> None:
+    def ranked(config: TrialConfig) -> list[dict[str, Any]]:
+        return [row | {"val_classes_ranked": 5.0, "test_classes_ranked": 4.0} for row in made_up(config)]
+
+    overrides = ("tasks=airbus-6-lt", "losses=ce,hinge", "margins=0.5", "seeds=123", "warmup_ratios=0")
+    store = fill_store("multiclass", overrides, rows=ranked)
+    (named,) = re.findall(r"JSON column `(\w+)` .* \(`(\w+)`, `(\w+)`\)", extension_table("multiclass", store))
+    runs = load_runs(store)
+    assert json.loads(runs[named[0]].iloc[0]) == dict(zip(named[1:], (5.0, 4.0), strict=True))
+
+
+def test_a_table_without_a_task_says_where_the_others_are(fill_store: Callable[..., Store]) -> None:
+    nothing = fill_store("smoke", keep=lambda config: False, name="nothing")
+    assert extension_table("multilabel", nothing) == "No finished trial yet.\n"
+    store = fill_store("smoke", name="others")
+    sentence = "No finished trial of a task of this table. Finished: mnist-8-low-shot (`aucsweep table main`)"
+    assert extension_table("multilabel", store) == f"{sentence}.\n"
+    overrides = ("tasks=airbus-6-lt", "losses=ce,hinge", "margins=0.5", "seeds=123", "warmup_ratios=0")
+    fill_store("multiclass", overrides, rows=made_up, name="others")
+    assert extension_table("large", store) == f"{sentence}; airbus-6-lt (`aucsweep table multiclass`).\n"
+    assert "CE" in extension_table("multiclass", store).splitlines()[0]
 
 
 def test_a_metric_that_is_lacking_has_no_row(fill_store: Callable[..., Store]) -> None:
@@ -99,7 +124,7 @@ def test_a_metric_that_is_lacking_has_no_row(fill_store: Callable[..., Store]) -
 
 def test_deep_auc_against_the_best_of_the_others(fill_store: Callable[..., Store]) -> None:
     overrides = ("parts.1.tasks=imagenet-lt-dogs", "seeds=123,124")
-    levels = {"aucm": 0.8, "hinge": 0.7, "square": 0.9, "ce": 0.75}
+    levels = {"aucm": 0.8, "aucm_closed": 0.82, "hinge": 0.7, "square": 0.9, "ce": 0.75}
 
     def rows(config: TrialConfig) -> list[dict[str, Any]]:
         level = levels[config.loss] + 0.05 * (config.loss_params.get("variant") == "libauc-2.0.1")
@@ -113,7 +138,11 @@ def test_deep_auc_against_the_best_of_the_others(fill_store: Callable[..., Store
     assert float(row["other_mean"]) == pytest.approx(10.0)
     assert float(row["aucm_mean"]) == pytest.approx(20.0)
     assert float(row["aucm(variant=libauc-2.0.1)_mean"]) == pytest.approx(15.0)
+    assert float(row["aucm_closed_mean"]) == pytest.approx(18.0)
     assert row["aucm_mark"] == "best"
+    text = deep_auc_table(store)
+    assert "Deep-AUC (variant=libauc-2.0.1)" in text.splitlines()[0]
+    assert "| Square direct |" in text
 
 
 def test_wrong_names() -> None:

@@ -73,7 +73,7 @@ def test_left_out_and_incomplete_are_said(frame: Frame) -> None:
     rows = setting("hinge", random=(0.6, 0.7), pretrained=(0.9, 0.92))
     rows += setting("logistic", random=(0.6, 0.7)) + setting("logistic", pretrained=(0.9, 0.92))[:1]
     text = matched_table(matched_gain(frame(*({"seeds_planned": 2} | row for row in rows)), unmatched="exclude"))
-    assert "Left out: photos, plain-mlp, logistic: " in text
+    assert "Left out: photos, plain-mlp, Logistic: " in text
     assert "-8.00†" in text
     assert "† Seeds of the plan are missing" in text
 

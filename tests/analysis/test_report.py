@@ -169,7 +169,7 @@ def test_matched_section_is_there_only_with_pairs(fill_store: FillStore) -> None
     )
     page = checked(render_report(unequal))
     assert "No setting is matched." in page.text
-    assert "Left out: aptos, resnet50, hinge: seed 124, 125, 126, 127 only with random." in page.text
+    assert "Left out: aptos, resnet50, Hinge: seed 124, 125, 126, 127 only with random." in page.text
 
 
 def test_write_report(tmp_path: Path, fill_store: FillStore) -> None:

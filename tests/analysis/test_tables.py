@@ -12,8 +12,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis import gain_table, main_table, select, warmup_gain
+from analysis import gain_table, main_table, matched_gain, matched_table, select, warmup_gain
 from analysis.errors import AnalysisError
+from analysis.extensions import build_deep_auc_table
 from analysis.paper import published, published_binary
 from analysis.rendering import Column, Table, Value, render
 from analysis.tables import build_main_table, mark_best
@@ -107,6 +108,42 @@ def test_unlisted_losses_follow_by_name(frame: Frame) -> None:
     runs = frame(*({"loss": loss, "val": 0.8, "test": 0.7} for loss in ("zeta", "alpha_beta", "square")))
     header = [cell.strip() for cell in main_table(runs).splitlines()[0].strip("|").split("|")]
     assert header == ["Model", "Task", "Mode", "Square", "alpha beta", "zeta"]
+
+
+def test_a_loss_has_one_name_everywhere(frame: Frame) -> None:
+    names = ["squared_hinge", "aucm", "aucm_closed", "aucm(variant=libauc-2.0.1)", "partial_auc(max_fpr=0.1)"]
+    titles = ["Sq.-hinge", "Deep-AUC", "Deep-AUC closed form", "Deep-AUC (variant=libauc-2.0.1)"]
+    titles.append("partial auc (max_fpr=0.1)")
+    rows = [
+        {"loss": loss, "mode": mode, "init": init, "warmup_ratio": float(mode == "warmup"), "val": 0.8, "test": 0.7}
+        for loss in names
+        for mode in ("direct", "warmup")
+        for init in ("random", "pretrained")
+    ]
+    runs = frame(*rows)
+    deep = render(build_deep_auc_table(select(runs)))
+    for text in (main_table(runs), gain_table(warmup_gain(runs)), matched_table(matched_gain(runs))):
+        assert all(re.search(rf"\| +{re.escape(title)} +\|", text) for title in titles)
+        assert not any(name in text for name in names)
+    assert all(f"| {title} |" in re.sub(r" +", " ", deep) for title in titles[1:4])
+    assert "Sq.-hinge direct" in deep or "partial auc (max_fpr=0.1) direct" in deep
+    columns = main_table(runs, layout="columns")
+    assert all(f"{title} {mode} |" in columns for title in titles for mode in ("direct", "warm-up"))
+
+
+def test_the_caption_says_what_was_selected_over(frame: Frame) -> None:
+    row = {"val": 0.8, "test": 0.7, "settings": "a"}
+    always = "(warm-up ratio, margin, epochs, batch size, learning rate{})"
+    for others, more in (
+        ([{"margin": 0.1, "settings": "b"}], ""),
+        ([{"loss_params": '{"tau": 2}', "settings": "b"}], ", loss parameters"),
+        ([{"settings": "b"}], ", other settings"),
+        ([{"settings": "b"}, {"loss_params": '{"tau": 2}', "settings": "c"}], ", loss parameters, other settings"),
+        ([{"task": "other", "loss_params": '{"tau": 2}', "settings": "b"}], ""),
+    ):
+        runs = frame(row, *({**row, **other} for other in others))
+        assert always.format(more) in main_table(runs)
+        assert always.format(more) in gain_table(warmup_gain(runs))
 
 
 def test_models_and_inits_are_separate_blocks(frame: Frame) -> None:
