@@ -93,11 +93,11 @@ def auc_intervals(
 
     ``trials`` defaults to every binary trial with stored scores. ``method`` is ``wald`` or ``logit``
     (``delong_interval``). The interval is about new test examples for this one trained model; what another seed would
-    give is the standard deviation over seeds in the tables.
+    give is the standard deviation over seeds in the tables. Raises ``AnalysisError`` when no scores are stored.
     """
     opened = open_for_reading(store)
     rows = []
-    for trial_id in _with_scores(opened) if trials is None else trials:
+    for trial_id in _with_scores(opened) if trials is None else [trials] if isinstance(trials, str) else trials:
         test = load_scores(opened, trial_id)["test"]
         found = delong_interval(test.scores, test.labels, level=level, method=method)
         rows.append((trial_id, found.auc, found.standard_error, found.low, found.high))
@@ -123,12 +123,16 @@ def compare_configurations(
     ``first`` and ``second`` are rows of ``select`` or ``configurations``. Columns: seed, first_trial, second_trial,
     first, second (test AUCs), difference (first - second), standard_error, z, p_value. The p values are not combined:
     they answer for one pair of models each, and none for the choice of seeds.
-    Raises ``AnalysisError`` for different tasks, for no common seed, and as ``compare_trials``.
+    Raises ``AnalysisError`` for anything but one row each, for different tasks, for no common seed, and as
+    ``compare_trials``.
     """
+    for which, row in (("first", first), ("second", second)):
+        _check_row(which, row)
     opened = open_for_reading(store)
     if first["task"] != second["task"]:
         raise AnalysisError(f"{first['task']} and {second['task']} have different test sets: nothing is paired")
-    results = run_results(load_runs(opened))
+    # Whoever names a configuration of an earlier definition of its loss wants that one.
+    results = run_results(load_runs(opened).assign(superseded=False))
     one, other = (_by_seed(results, row) for row in (first, second))
     common = sorted(set(one) & set(other))
     if not common:
@@ -186,7 +190,23 @@ def _with_scores(store: Any) -> list[str]:
         frame = store.read_scores(trial_id)
         if frame is not None and frame["score"].dtype != object:
             found.append(str(trial_id))
+    if not found:
+        raise AnalysisError(
+            f"no scores of a binary trial are stored in {store.uri}: a launch with --save-scores keeps those of the "
+            "trials that it trains"
+        )
     return found
+
+
+def _check_row(which: str, row: object) -> None:
+    """Raise ``AnalysisError`` unless ``row`` is one row of ``select`` or ``configurations``."""
+    hint = "pass one row of select(runs) or configurations(runs), such as select(runs).iloc[0]"
+    if not isinstance(row, Mapping | pd.Series):
+        rows = f" of {len(row)} rows" if isinstance(row, pd.DataFrame) else ""
+        raise AnalysisError(f"{which} is a {type(row).__name__}{rows}, not a configuration: {hint}")
+    missing = [key for key in CONFIGURATION if key not in row]
+    if missing:
+        raise AnalysisError(f"{which} lacks {', '.join(missing)}: {hint}")
 
 
 def _by_seed(results: pd.DataFrame, row: Mapping[Any, Any] | pd.Series[Any]) -> dict[int, str]:

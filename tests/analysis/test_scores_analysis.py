@@ -91,6 +91,25 @@ def test_two_configurations_have_a_test_for_each_seed(store: Store) -> None:
         assert (row.difference, row.p_value) == (pair.difference, pair.p_value)
 
 
+class TestWhatIsNoConfiguration:
+    @pytest.mark.parametrize(
+        ("make", "sentence"),
+        [
+            (lambda chosen: chosen, r"second is a DataFrame of 2 rows, not a configuration: pass one row of select"),
+            (lambda chosen: "logistic", r"second is a str, not a configuration: pass one row"),
+            (
+                lambda chosen: chosen.iloc[0].drop(["margin", "settings"]),
+                r"second lacks margin, settings: pass one row",
+            ),
+            (lambda chosen: chosen["loss"], r"second lacks task, model, init, .*: pass one row"),
+        ],
+    )
+    def test_is_named(self, store: Store, make: Callable[[pd.DataFrame], Any], sentence: str) -> None:
+        chosen = select(load_runs(store))
+        with pytest.raises(AnalysisError, match=sentence):
+            compare_configurations(store, chosen.iloc[0], make(chosen))
+
+
 class TestDifferentTestSets:
     def test_seeds_that_draw_their_own(self, store: Store) -> None:
         known = trials(store)["trial_id"]
@@ -126,7 +145,8 @@ class TestDifferentTestSets:
 def test_what_is_not_there_is_named(fill_store: Fill) -> None:
     store = fill_store("smoke", OVERRIDES)
     first, second = trials(store)["trial_id"][:2]
-    assert auc_intervals(store).empty
+    with pytest.raises(AnalysisError, match=r"no scores of a binary trial are stored in .*: a launch with --save-sc"):
+        auc_intervals(store)
     with pytest.raises(AnalysisError, match=f"no scores of trial {first} are stored: launch with --save-scores"):
         compare_trials(store, first, second)
     with pytest.raises(AnalysisError, match="no finished trial 0000"):
