@@ -123,6 +123,22 @@ def test_other_settings_are_never_averaged(fill_store: FillStore) -> None:
     assert set(chosen["candidates"]) == {2}
 
 
+def test_settings_by_name(fill_store: FillStore) -> None:
+    fill_store("smoke")
+    store = fill_store("smoke", ("settings.weight_decay=0.5",))
+    runs = load_runs(store, settings=["weight_decay", "example_weights", "epochs"])
+    assert set(runs["weight_decay"]) == {0.0001, 0.5}
+    # A field that earlier trials did not have yet has the value they had.
+    assert set(runs["example_weights"]) == {"none"}
+    pd.testing.assert_frame_equal(runs.drop(columns=["weight_decay", "example_weights"]), load_runs(store))
+    for value, part in runs.groupby("weight_decay"):
+        alone = fill_store("smoke", (f"settings.weight_decay={value}",), name=f"alone-{value}")
+        assert select(part).equals(select(alone))
+    assert set(load_runs(store, cells=False, settings="weight_decay")["weight_decay"]) == {0.0001, 0.5}
+    with pytest.raises(AnalysisError, match="unknown setting 'weigth_decay': did you mean weight_decay"):
+        load_runs(store, settings=["weigth_decay"])
+
+
 def test_planned_seeds_count_over_every_launch(fill_store: FillStore) -> None:
     fill_store("smoke")
     store = fill_store("smoke", ("seeds=[125]",), keep=lambda config: False)
