@@ -175,7 +175,8 @@ def _effective_fields(loss: LossCard, ratio: float, margin: float | None, total:
     if name in part.phases:
         if not updates:
             weights = weights_throughout(part.phases[name], total, weights)
-        name, params = effective_loss(part.phases[name], total - updates, weights)
+        name, params, factor = effective_loss(part.phases[name], total - updates, weights)
+        margin = None if margin is None else margin * factor
         if name == "ce":  # what is left of the list once phases without an update are left out
             if not updates or part.settings.switch_scale == 1:
                 return _baseline_fields(LOSSES["ce"], None) | {"example_weights": weights}

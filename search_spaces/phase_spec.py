@@ -218,13 +218,13 @@ def card_of(spec: str, phases: Mapping[str, PhaseList]) -> LossCard:
     return loss_card(spec, also=phases)
 
 
-def effective_loss(phases: PhaseList, updates: int, weights: str) -> tuple[str, dict[str, Any]]:
-    """Name and parameters of the loss that ``phases`` are over the ``updates`` after the CE warm-up.
+def effective_loss(phases: PhaseList, updates: int, weights: str) -> tuple[str, dict[str, Any], float]:
+    """Name and parameters of the loss that ``phases`` are over the ``updates`` after the CE warm-up; a margin's factor.
 
     Shares become updates (each end floor(share * updates + 1/2)). However a list is written, equal runs are equal here:
     phases without an update are left out, pairs that a loss with a name of its own chooses are that loss, and
-    neighbours that do not differ are one phase. A single phase that is a loss is that loss, ``ce`` included.
-    ``weights`` is what the settings say.
+    neighbours that do not differ are one phase. A single phase that is a loss is that loss, ``ce`` included, and what it
+    multiplies the cell's margin by throughout is the margin of the run. ``weights`` is what the settings say.
     """
     kept: list[dict[str, Any]] = []
     for phase, length in _lengths(phases, updates):
@@ -234,9 +234,12 @@ def effective_loss(phases: PhaseList, updates: int, weights: str) -> tuple[str, 
             kept[-1]["updates"] += length
         else:
             kept.append(found)
+    factor = 1.0
+    if len(kept) == 1 and len(set(kept[0].get("margin", ()))) == 1:
+        factor = kept[0].pop("margin")[0]
     if len(kept) == 1 and set(kept[0]) == {"updates", "loss", "params"}:
-        return kept[0]["loss"], kept[0]["params"]
-    return PHASED, {PHASED: kept}
+        return kept[0]["loss"], kept[0]["params"], factor
+    return PHASED, {PHASED: kept}, factor
 
 
 def weights_throughout(phases: PhaseList, updates: int, weights: str) -> str:

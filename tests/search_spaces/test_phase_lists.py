@@ -79,7 +79,7 @@ def test_shares_round_like_warm_up_ratios(shares: list[float], updates: int, exp
     ce = iter([0.5, 0.25])
     written = [{"share": share, "loss": "logistic", "ce": next(ce)} for share in shares] + [{"loss": "exponential"}]
     read, _ = read_phases({"own": written})
-    name, params = effective_loss(read["own"], updates, "none")
+    name, params, _ = effective_loss(read["own"], updates, "none")
     assert name == "phases"
     assert [phase["updates"] for phase in params["phases"]] == expected
 
@@ -129,7 +129,7 @@ def test_a_phase_that_has_a_name_of_its_own_is_that_run(
 @pytest.mark.parametrize(
     "phase",
     [
-        {"loss": "hinge", "margin": 0.5},
+        {"loss": "hinge", "margin": {"from": 0.5, "to": 1}},
         {"loss": "hinge", "ce": 0.1},
         {"loss": "logistic", "pairs": {"hard_negatives": 3}},
         {"loss": "hinge", "pairs": {"hard_negatives": 3, "budget": 1}},
@@ -181,10 +181,22 @@ def test_one_run_written_in_two_ways_is_one_trial(tmp_path: Path, one: Any, othe
     assert len(found.trials) == 1
 
 
+def test_a_constant_part_of_the_margin_is_that_margin(tmp_path: Path) -> None:
+    """Half of 0.5 is the cell at 0.25, half of 0.25 a run of its own; the cells keep the margins of the space."""
+    half, two = {"loss": "hinge", "margin": 0.5}, {"loss": "hinge", "margin": 0.5, "pairs": {"budget": 2}}
+    found = expand(space(tmp_path, {"half": [{**HALF, **half}, half], "two": [two]}, losses=["hinge", "half", "two"],
+                         margins=[0.25, 0.5]))  # fmt: skip
+    runs = {(cell.loss, cell.margin): found.trials[cell.trial_id] for cell in found.cells}
+    assert runs["half", 0.5] == runs["hinge", 0.25]
+    assert (runs["half", 0.25].loss, runs["half", 0.25].margin) == ("hinge", 0.125)
+    assert (runs["two", 0.5].loss, runs["two", 0.5].margin) == ("incomplete_pairs", 0.25)
+    assert len(found.trials) == 5
+
+
 def test_neighbours_that_change_stay_apart() -> None:
     ramp = {"loss": "hinge", "ce": {"from": 1, "to": 0}}
     read, _ = read_phases({"own": [{**HALF, **ramp}, ramp]})
-    _, params = effective_loss(read["own"], 20, "none")
+    _, params, _ = effective_loss(read["own"], 20, "none")
     assert [phase["updates"] for phase in params["phases"]] == [10, 10]
 
 
