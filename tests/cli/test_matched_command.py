@@ -63,7 +63,7 @@ def test_unequal_grids_are_refused_or_left_out(tmp_path: Path, capsys: pytest.Ca
     assert run(["matched", "--store", store]) == 2
     assert "seed 2 only with pretrained" in capsys.readouterr().err
     assert run(["matched", "--store", store, "--exclude"]) == 0
-    assert "Left out: aptos, resnet50, hinge: seed 2 only with pretrained." in capsys.readouterr().out
+    assert "Left out: aptos, resnet50, Hinge: seed 2 only with pretrained." in capsys.readouterr().out
 
 
 def test_one_initialisation_is_no_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
