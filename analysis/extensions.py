@@ -27,15 +27,6 @@ METRICS = {
 }
 """The columns of ``runs`` each table shows, the primary metric first."""
 
-_MULTICLASS_NOTE = (
-    "AUCs rank log-softmax scores (float32); one-vs-rest depends on that row-wise normalisation. Classes without an "
-    "example in a split are left out of its means; the JSON column `more_metrics` of the runs then has the number that "
-    "is in them (`val_classes_ranked`, `test_classes_ranked`)."
-)
-_NO_VALIDATION_NOTE = (
-    "No validation split: each entry of {tasks} is the last epoch, and where several configurations were run, the one "
-    "shown was selected by the test metric itself."
-)
 _DEEP = ("aucm", "aucm_closed")
 
 
@@ -85,7 +76,7 @@ def build_extension_table(runs: pd.DataFrame, metrics: Mapping[str, str]) -> Tab
         for title, table in built.items()
     ]
     caption = first.caption.replace("Test AUC (%)", "Test metrics (%)").replace("validation AUC", "validation metric")
-    return replace(first, columns=columns, rows=tuple(rows), caption=caption, notes=(*first.notes, *_notes(selected)))
+    return replace(first, columns=columns, rows=tuple(rows), caption=caption, notes=first.notes)
 
 
 def _by_metric(runs: pd.DataFrame, selected: pd.DataFrame, column: str) -> pd.DataFrame | None:
@@ -101,13 +92,6 @@ def _by_metric(runs: pd.DataFrame, selected: pd.DataFrame, column: str) -> pd.Da
     keys = list(REPORTED)
     spread = results.groupby(keys)[column].agg(test_mean="mean", test_sd="std").reset_index()
     return selected.drop(columns=["test_mean", "test_sd"]).merge(spread, on=keys, how="left")
-
-
-def _notes(selected: pd.DataFrame) -> list[str]:
-    cards = [TASKS[task] for task in dict.fromkeys(selected["task"])]
-    notes = [_MULTICLASS_NOTE] if any(card.kind == "multiclass" for card in cards) else []
-    unvalidated = [card.name for card in cards if sum(card.counts["validation"]) == 0]
-    return notes + ([_NO_VALIDATION_NOTE.format(tasks=", ".join(unvalidated))] if unvalidated else [])
 
 
 def deep_auc_table(source: pd.DataFrame | Source, format: str = "md") -> str:

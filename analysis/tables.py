@@ -13,6 +13,7 @@ from analysis.errors import AnalysisError
 from analysis.load import Source, as_runs
 from analysis.matched import INITS, MatchedGain
 from analysis.names import MODE_TITLES, entry_title, loss_title, order_losses, order_settings
+from analysis.notes import metric_notes
 from analysis.rendering import DAGGER, FORMATS, Column, Entry, Mark, Table, Value, render
 from analysis.selection import left_out, select, selection_rule
 from search_spaces.errors import nearest
@@ -65,7 +66,8 @@ def build_main_table(selected: pd.DataFrame, *, layout: Layout = "rows") -> Tabl
             if any(entries):
                 label = [mode, MODE_TITLES[mode]] if mode else []
                 rows.append((f"{model} ({init})", model, init, task, *label, *entries))
-    notes = (INCOMPLETE_NOTE,) if any(value.incomplete for value in values.values()) else ()
+    incomplete = (INCOMPLETE_NOTE,) if any(value.incomplete for value in values.values()) else ()
+    notes = incomplete + metric_notes(selected["task"])
     head = f"Test AUC (%), {count} Bold: best, underlined: second best of the task (for this model)."
     rule = sentences(selection_rule(selected), left_out(selected))
     caption = f"{head} Selection: {rule}" if values else sentences("No finished trial yet.", left_out(selected))
@@ -109,7 +111,7 @@ def build_gain_table(gains: pd.DataFrame) -> Table:
     )
     caption = sentences(caption if rows else "No direct or warm-up run has finished yet.", left_out(gains))
     notes = (f"{DAGGER} Seeds of the plan are missing (not run or failed).",) if gains["incomplete"].any() else ()
-    return Table(columns, tuple(rows), caption, notes)
+    return Table(columns, tuple(rows), caption, notes + metric_notes(gains["task"]))
 
 
 def matched_table(found: MatchedGain, format: str = "md") -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
 import re
 import statistics
@@ -11,9 +12,11 @@ from typing import Any
 
 import pytest
 
-from analysis import load_runs
+from analysis import load_runs, main_table, warmup_gain
 from analysis.errors import AnalysisError
 from analysis.extensions import deep_auc_table, extension_table, table_of
+from analysis.report import render_report
+from analysis.tables import gain_table
 from orchestrator.store import Store
 from search_spaces.tasks import TASKS
 from search_spaces.trial import TrialConfig
@@ -120,6 +123,21 @@ def test_a_metric_that_is_lacking_has_no_row(fill_store: Callable[..., Store]) -
     assert [row["metric"] for row in rows] == ["Macro-OVO-AUC"]
     both = fill_store("multiclass", overrides, rows=made_up, name="both")
     assert [row["metric"] for row in read(extension_table("multiclass", both, "csv"))] == ["Macro-OVO-AUC", "Macro AP"]
+
+
+def test_whatever_table_they_are_in_the_metric_of_several_classes_and_labels_is_named(
+    fill_store: Callable[..., Store],
+) -> None:
+    overrides = ("losses=ce,hinge", "margins=0.5", "seeds=123", "warmup_ratios=0,0.1")
+    store = fill_store("extensions-offline", (*overrides, "parts.1.tasks=reuters-r8"), rows=made_up)
+    note = "AUC of mnist-lt, reuters-r8: macro one-vs-one, of log-softmax scores (float32)."
+    labels = "AUC of kaomoji-16: the mean over labels, of each label's logits."
+    runs = load_runs(store)
+    for text in (main_table(runs), gain_table(warmup_gain(runs)), render_report(store)):
+        assert note in html.unescape(text)
+        assert labels in html.unescape(text)
+    binary = main_table(fill_store("quickstart", ("seeds=123", "losses=ce,hinge", "margins=0.5"), name="binary"))
+    assert "AUC of" not in binary
 
 
 def test_deep_auc_against_the_best_of_the_others(fill_store: Callable[..., Store]) -> None:
