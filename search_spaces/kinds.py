@@ -29,7 +29,8 @@ def kind_problems(tasks: Sequence[TaskCard], losses: Sequence[LossCard], setting
         for loss in losses:
             if task.kind not in loss.kinds:
                 kinds = " and ".join(loss.kinds)
-                problems.append(f"losses: {loss.name} is for {kinds} tasks, {task.name} is {task.kind}")
+                why = "; a phase's loss, pairs or weights are for no others" if "phases" in loss.params else ""
+                problems.append(f"losses: {loss.name} is for {kinds} tasks, {task.name} is {task.kind}{why}")
         if settings.sampling not in SAMPLINGS[task.kind]:
             allowed = " or ".join(SAMPLINGS[task.kind])
             problems.append(f"settings.sampling: {settings.sampling}, but {task.name} is {task.kind}: {allowed}")

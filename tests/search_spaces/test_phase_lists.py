@@ -373,7 +373,9 @@ def test_pairs_are_chosen_in_binary_tasks_only(tmp_path: Path) -> None:
     chosen = {"loss": "hinge", "pairs": {"budget": 2}}
     on_classes = {"regime": "mnist-lt", "tasks": ["mnist-lt"], "settings": {"epochs": 1}}
     (found,) = problems(tmp_path, {"own": [chosen]}, **on_classes)
-    assert found == "losses: own is for binary tasks, mnist-lt is multiclass"
+    assert found == (
+        "losses: own is for binary tasks, mnist-lt is multiclass; a phase's loss, pairs or weights are for no others"
+    )
     mixed = space(tmp_path, {"own": [{"loss": "hinge", "ce": {"from": 1, "to": 0}}]}, **on_classes)
     assert expand(mixed).cells[0].loss == "own"
 
