@@ -1,4 +1,4 @@
-"""``spaces``, ``tasks``, ``models`` and ``losses``: what exists; a loss takes a few lines, the others one."""
+"""``spaces``, ``tasks``, ``models`` and ``losses``: what exists, a line each; ``losses NAME`` explains one."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import dataclasses
 import shutil
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from aucsweep.cli.options import JsonFlag, emit_columns, emit_json
+from search_spaces.errors import UsageError, nearest
+
+if TYPE_CHECKING:
+    from search_spaces.cards import LossCard
 
 _LETTERS = (
     ("z", "logit of an example"),
@@ -83,28 +87,53 @@ def models(json: JsonFlag = False) -> None:
     )
 
 
-def losses(json: JsonFlag = False) -> None:
-    """List the objectives: formula, pair weight, margin, parameters with their values, kinds of task and source."""
-    from search_spaces.identity import canonical
+def losses(
+    name: Annotated[str | None, typer.Argument(help="Explain this loss.")] = None, json: JsonFlag = False
+) -> None:
+    """List the objectives, or explain one: formula, pair weight, margin, parameters, kinds of task and source."""
     from search_spaces.losses import LOSSES
 
+    if name is not None and name not in LOSSES:
+        raise UsageError(f"unknown loss {name!r}: {nearest(name, LOSSES)}")
+    shown = LOSSES if name is None else {name: LOSSES[name]}
     if json:
-        _cards("losses", LOSSES, True)
-        return
-    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
-    for card in LOSSES.values():
-        typer.echo(f"{typer.style(card.name, bold=True)}  {card.title}")
-        _describe(
+        _cards("losses", shown, True)
+    elif name is None:
+        rows = [
             [
-                ("loss", card.formula),
-                ("pair weight", card.weight),
-                ("margin", "needed: margins of the space" if card.has_margin else "none"),
-                *((name, f"{card.rules[name]}; default {canonical(default)}") for name, default in card.params.items()),
-                ("tasks", f"{', '.join(card.kinds)}; example weights: {'yes' if card.weighted else 'no'}"),
-                ("source", card.source),
-            ],
-            width,
-        )
+                card.name,
+                card.formula,
+                card.weight,
+                "margin" if card.has_margin else "-",
+                ", ".join(f"{key}={value}" for key, value in card.params.items()) or "-",
+                "|".join(card.kinds),
+                "yes" if card.weighted else "no",
+                card.source,
+            ]
+            for card in shown.values()
+        ]
+        header = ["loss", "formula", "pair weight", "margin", "parameters", "tasks", "example weights", "source"]
+        emit_columns(rows, header=header)
+    else:
+        _explain(shown[name])
+
+
+def _explain(card: LossCard) -> None:
+    from search_spaces.identity import canonical
+
+    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
+    typer.echo(f"{typer.style(card.name, bold=True)}  {card.title}")
+    _describe(
+        [
+            ("loss", card.formula),
+            ("pair weight", card.weight),
+            ("margin", "needed: margins of the space" if card.has_margin else "none"),
+            *((key, f"{card.rules[key]}; default {canonical(default)}") for key, default in card.params.items()),
+            ("tasks", f"{', '.join(card.kinds)}; example weights: {'yes' if card.weighted else 'no'}"),
+            ("source", card.source),
+        ],
+        width,
+    )
     typer.echo("In the formulas:")
     _describe(_LETTERS, width)
 

@@ -73,25 +73,34 @@ def test_losses_say_formula_and_weight(capsys: pytest.CaptureFixture[str]) -> No
     assert all(item["formula"] and item["source"] for item in json_of(capsys, "losses")["losses"])
 
 
-def test_losses_can_be_read_alone(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_losses_are_listed_one_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    header, *lines = out(capsys, "losses").splitlines()
+    assert [line.split()[0] for line in lines] == list(LOSSES)
+    for line, card in zip(lines, LOSSES.values(), strict=True):
+        assert all(text in line for text in (card.formula, card.weight, card.source, *card.params))
+    assert " ".join(header.split()) == "loss formula pair weight margin parameters tasks example weights source"
+
+
+def test_a_loss_is_explained(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    lines = out(capsys, "losses").splitlines()
-    assert max(map(len, lines)) <= 80
-    assert all(sum(line.split()[0] == name and line[0] != " " for line in lines) == 1 for name in LOSSES)
-    starts = [number for number, line in enumerate(lines) if line[0] != " "]
-    blocks = {
-        lines[first].split()[0]: [" ".join(line.split()) for line in lines[first + 1 : last]]
-        for first, last in zip(starts, [*starts[1:], len(lines)], strict=True)
-    }
-    assert "margin needed: margins of the space" in blocks["top_push"]
-    assert "margin none" in blocks["logistic"]
-    assert "surrogate hinge or square or squared_hinge; default squared_hinge" in blocks["top_push"]
-    assert "k a whole number >= 1; default 1" in blocks["top_push"]
-    assert "max_fpr a number > 0 and <= 1; default 0.3" in blocks["partial_auc"]
-    assert "loss 1 / (1 + e^(steepness x))" in blocks["smoothed_indicator"]
-    legend = " ".join(blocks["In"])
+    pages = {}
+    for name in LOSSES:
+        lines = out(capsys, "losses", name).splitlines()
+        assert max(map(len, lines)) <= 80
+        assert lines[0].split()[0] == name
+        pages[name] = [" ".join(line.split()) for line in lines]
+    assert "margin needed: margins of the space" in pages["top_push"]
+    assert "margin none" in pages["logistic"]
+    assert "surrogate hinge or square or squared_hinge; default squared_hinge" in pages["top_push"]
+    assert "k a whole number >= 1; default 1" in pages["top_push"]
+    assert "max_fpr a number > 0 and <= 1; default 0.3" in pages["partial_auc"]
+    assert "loss 1 / (1 + e^(steepness x))" in pages["smoothed_indicator"]
+    legend = " ".join(pages["ce"])
     for letter in ("x score of a positive", "s score", "z logit", "m margin", "p, k, tau, ... parameters", "L_j mean"):
         assert letter in legend
+    assert [item["name"] for item in json_of(capsys, "losses", "hinge")["losses"]] == ["hinge"]
+    assert run(["losses", "hing"]) == 2
+    assert capsys.readouterr().err.startswith("aucsweep: unknown loss 'hing': did you mean hinge?")
 
 
 def test_plan_of_the_paper(capsys: pytest.CaptureFixture[str]) -> None:
