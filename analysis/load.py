@@ -6,13 +6,13 @@ import dataclasses
 import functools
 import json
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import pandas as pd
 
-from analysis.definitions import definitions
+from analysis.definitions import definition_of, superseded
 from analysis.errors import AnalysisError, BrokenRunWarning
 from search_spaces.errors import nearest
 from search_spaces.identity import canonical_json, content_id
@@ -83,21 +83,22 @@ def load_cells(store: Source) -> pd.DataFrame:
     """One row per planned cell, with ``loss_params`` as JSON text, ``superseded`` and ``seeds_planned``.
 
     ``superseded`` is True where the cell's loss is defined by a space (a loss file, a named list of phases) and
-    another definition of that name was launched later. ``seeds_planned`` is the number of seeds planned for the cell's
-    nominal configuration (``NOMINAL``) with that definition, over every space launched on the store.
+    another definition of that name was launched later on the cell's task. ``seeds_planned`` is the number of seeds
+    planned for the cell's nominal configuration (``NOMINAL``) with that definition, over every space launched on the
+    store.
     """
     opened = open_for_reading(store)
-    return _cells(opened, lambda: load_trials(opened))
+    return _cells(opened)
 
 
-def _cells(opened: Any, trials: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+def _cells(opened: Any) -> pd.DataFrame:
     cells: pd.DataFrame = opened.read_cells().copy()
     cells["loss_params"] = params_as_text(cells)
     if cells.empty:
         return cells.assign(superseded=pd.Series(dtype="bool"), seeds_planned=pd.Series(dtype="int64"))
-    found = definitions(cells, opened.read_sweep() if hasattr(opened, "read_sweep") else {}, trials)
-    cells["superseded"] = found["superseded"]
-    alike = cells.assign(definition=found["definition"]).groupby([*NOMINAL, "definition"], dropna=False)
+    definition = definition_of(cells, opened.read_sweep() if hasattr(opened, "read_sweep") else {})
+    cells["superseded"] = superseded(cells, definition)
+    alike = cells.assign(definition=definition).groupby([*NOMINAL, "definition"], dropna=False)
     cells["seeds_planned"] = alike["seed"].transform("nunique").astype("int64")
     return cells
 
@@ -128,7 +129,7 @@ def load_runs(store: Source, cells: bool = True, *, settings: Collection[str] = 
             trials[name] = trials["config"].map(values)
     if not cells:
         return trials
-    planned = _cells(opened, lambda: trials)
+    planned = _cells(opened)
     shared = [column for column in trials.columns if column in planned.columns and column != "trial_id"]
     trials = trials.drop(columns=shared).assign(settings=_settings(trials)).drop(columns="config", errors="ignore")
     joined = planned.merge(trials, on="trial_id", how="inner", validate="many_to_many")

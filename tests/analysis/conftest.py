@@ -54,7 +54,7 @@ def made_up_rows(config: TrialConfig) -> list[dict[str, Any]]:
 def fill_store(tmp_path: Path) -> Callable[..., Store]:
     """``fill_store(space, overrides, keep=..., name=...)``: a store with that plan and a result for each kept trial.
 
-    Filling a store again is another launch on it; ``record=False`` leaves it without the record of definitions.
+    Filling a store again is another launch on it.
     """
 
     def fill(
@@ -64,7 +64,6 @@ def fill_store(tmp_path: Path) -> Callable[..., Store]:
         keep: Callable[[TrialConfig], bool] = lambda config: True,
         rows: Callable[[TrialConfig], list[dict[str, Any]]] = made_up_rows,
         name: str = "store",
-        record: bool = True,
     ) -> Store:
         loaded = load_space(space, overrides)
         expansion = expand(loaded)
@@ -73,11 +72,16 @@ def fill_store(tmp_path: Path) -> Callable[..., Store]:
         given = {"given": dict(loaded.given), "resolved": loaded.to_dict()}
         environment = {"python": "3.11.0", "hostname": "laptop", "packages": {"torch": "2.6.0"}, "cpus": 2, "gpus": []}
         environment["code"] = {"version": "0.1.0", "git_commit": "abc123", "git_dirty": True}
-        sweep = {"space": given, "plan_hash": expansion.plan_hash, "environment": environment, "launches": [{}]}
-        if record:
-            before = store.read_sweep().get("definitions") or ()
-            sweep["definitions"] = add_definitions(before, loaded, expansion.cells)
-        store.write_sweep(sweep)
+        before = store.read_sweep().get("definitions") or ()
+        store.write_sweep(
+            {
+                "space": given,
+                "plan_hash": expansion.plan_hash,
+                "environment": environment,
+                "launches": [{}],
+                "definitions": add_definitions(before, loaded, expansion.cells),
+            }
+        )
         for config in expansion.trials.values():
             if keep(config):
                 store.write_run(config, rows(config), {"device": "cpu"})

@@ -23,8 +23,6 @@ from analysis import (
     select,
     warmup_gain,
 )
-from analysis.definitions import definitions
-from analysis.errors import AnalysisError
 from analysis.report import render_report
 from orchestrator.store import Store
 from search_spaces import own_loss
@@ -67,8 +65,8 @@ def _as_before() -> Iterator[None]:
 class Versions:
     """``launch(1)``, ``launch(2)``: the same space with another definition of ``loss``, on one store."""
 
-    def __init__(self, kind: str, folder: Path, fill: FillStore, record: bool) -> None:
-        self.kind, self.folder, self.fill, self.record = kind, folder, fill, record
+    def __init__(self, kind: str, folder: Path, fill: FillStore) -> None:
+        self.kind, self.folder, self.fill = kind, folder, fill
         self.loss = {"file": "mean_gap", "phases": "easy-to-hard", "both": "through-a-file"}[kind]
         self.of: dict[str, int] = {}
 
@@ -103,7 +101,7 @@ class Versions:
             return found
 
         kept = keep or (lambda config: True)
-        store: Store = self.fill(str(path), rows=rows, name=name, keep=kept, record=self.record)
+        store: Store = self.fill(str(path), rows=rows, name=name, keep=kept)
         return store
 
 
@@ -112,9 +110,9 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=[True, False], ids=["recorded", "inferred"])
-def versions(kind: str, request: pytest.FixtureRequest, tmp_path: Path, fill_store: FillStore) -> Versions:
-    return Versions(kind, tmp_path, fill_store, record=request.param)
+@pytest.fixture
+def versions(kind: str, tmp_path: Path, fill_store: FillStore) -> Versions:
+    return Versions(kind, tmp_path, fill_store)
 
 
 def same(found: pd.DataFrame, expected: pd.DataFrame) -> None:
@@ -199,17 +197,15 @@ def test_more_seeds_of_one_definition_are_launched_in_two_steps(versions: Versio
     assert not chosen["incomplete"].any()
 
 
-def test_what_was_launched_before_there_was_a_record(kind: str, tmp_path: Path, fill_store: FillStore) -> None:
-    versions = Versions(kind, tmp_path, fill_store, record=False)
-    versions.launch(1)
-    versions.launch(2)
-    versions.record = True
-    store = versions.launch(2, seeds=[3])
-    chosen = select(store).set_index(["loss", "mode"])
-    assert chosen.loc[(versions.loss, "direct"), ["n", "n_planned"]].tolist() == [3, 3]
-    assert chosen.loc[(versions.loss, "direct"), "val_mean"] == pytest.approx(0.72)
-    store = versions.launch(1)
-    same(select(store)[lambda rows: rows["loss"] == versions.loss].reset_index(drop=True), of_loss(versions, 1))
+def test_a_task_that_is_launched_with_one_definition_only_keeps_it(versions: Versions) -> None:
+    """Its runs of an earlier definition are the only ones there are: nothing newer says otherwise."""
+    versions.launch(1, tasks=["mnist-8-low-shot", "mnist-8-low-shot-12"])
+    store = versions.launch(2)
+    kept = load_cells(store).query(f"loss == '{versions.loss}' and not superseded")
+    assert set(zip(kept["task"], kept["trial_id"].map(versions.of), strict=True)) == {
+        ("mnist-8-low-shot", 2),
+        ("mnist-8-low-shot-12", 1),
+    }
 
 
 def of_loss(versions: Versions, version: int) -> pd.DataFrame:
@@ -221,7 +217,7 @@ def of_loss(versions: Versions, version: int) -> pd.DataFrame:
 def test_unfinished_cells_of_an_earlier_definition_are_not_missing(
     kind: str, tmp_path: Path, fill_store: FillStore
 ) -> None:
-    versions = Versions(kind, tmp_path, fill_store, record=True)
+    versions = Versions(kind, tmp_path, fill_store)
     store = versions.launch(1, seeds=[1, 2, 3], keep=lambda config: config.loss in ("ce", "hinge"))
     assert not check_completeness(store).complete
     lost = load_cells(store).query(f"loss == '{versions.loss}'")["trial_id"]
@@ -252,10 +248,3 @@ def test_built_in_losses_with_other_parameters_stay_apart(fill_store: FillStore)
     store = fill_store("smoke", ("losses=[partial_auc]", "seeds=[1]"))
     assert set(select(store)["loss"]) == {"partial_auc", "partial_auc(max_fpr=0.1)"}
     assert not load_runs(store)["superseded"].any()
-
-
-def test_a_space_that_somebody_edited_is_named() -> None:
-    cells = pd.DataFrame({"loss": ["mine"], "loss_params": ["{}"], "trial_id": ["a"], "cell_id": ["b"]})
-    sweep = {"space": {"resolved": {"parts": 3}}}
-    with pytest.raises(AnalysisError, match=r"sweep\.json: space\.resolved is no space"):
-        definitions(cells, sweep, lambda: pd.DataFrame({"trial_id": ["a"]}))
