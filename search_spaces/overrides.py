@@ -157,7 +157,7 @@ def _put(node: Any, steps: Sequence[str], value: Any) -> None:
     for index, step in enumerate(steps):
         key: Any = step
         if isinstance(node, list):
-            if not step.isdecimal() or int(step) >= len(node):
+            if not step.isdecimal() or len(step) > 9 or int(step) >= len(node):
                 raise LookupError(f"{'.'.join(steps[:index])} has phases 0 to {len(node) - 1}, got {step}")
             key = int(step)
         elif not isinstance(node, dict):

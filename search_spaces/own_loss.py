@@ -9,8 +9,10 @@ trials: a changed file means other trials. A file is run as it is, with the righ
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
+import sys
 import traceback
 from collections.abc import Mapping
 from types import ModuleType
@@ -49,7 +51,8 @@ def _run(name: str, text: str, found: str) -> tuple[str, ...]:
     before = set(LOSSES)
     module = ModuleType(f"aucsweep_losses_{found}")
     try:
-        exec(compile(text, name, "exec", dont_inherit=True), module.__dict__)
+        with contextlib.redirect_stdout(sys.stderr):  # what it prints is no part of a command's output
+            exec(compile(text, name, "exec", dont_inherit=True), module.__dict__)
     except Exception as error:
         for loss in set(LOSSES) - before:
             del LOSSES[loss]

@@ -193,10 +193,16 @@ def prepared_card(path: Path, counts: Mapping[str, Sequence[int]], fingerprint: 
     )
 
 
-def write_card(path: Path, counts: Mapping[str, Sequence[int]], fingerprint: str) -> Path:
+def write_card(
+    path: Path,
+    counts: Mapping[str, Sequence[int]],
+    fingerprint: str,
+    tables: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Path:
     """Write the prepared card of the task file ``path``, whole or not at all, and return where it lies.
 
-    ``counts[split]`` = (negatives, positives); ``fingerprint`` identifies the data.
+    ``counts[split]`` = (negatives, positives); ``fingerprint`` identifies the data; ``tables`` is ``tables_now(path)``
+    from before they were read, None for those that lie there now.
     """
     card = prepared_card(path, counts, fingerprint)
     target = card_path(path)
@@ -205,7 +211,7 @@ def write_card(path: Path, counts: Mapping[str, Sequence[int]], fingerprint: str
             "definition": _definition_id(card),
             "counts": {split: list(card.counts[split]) for split in SPLITS},
             "fingerprint": fingerprint,
-            "tables": {name: _table(table) for name, table in _tables(path).items() if table.is_file()},
+            "tables": tables_now(path) if tables is None else tables,
         },
         indent=2,
     )
@@ -236,11 +242,16 @@ def load_own_card(path: Path) -> TaskCard:
     changed = [
         f"{table} was changed after the data were prepared; {remedy}"
         for name, table in _tables(path).items()
-        if name in prepared.tables and table.is_file() and _differs(table, prepared.tables[name])
+        if name in prepared.tables and _differs(table, prepared.tables[name])
     ]
     if changed:
         raise SpaceError(what, changed)
     return prepared_card(path, prepared.counts.model_dump(), prepared.fingerprint)
+
+
+def tables_now(path: Path) -> dict[str, dict[str, Any]]:
+    """The tables of the task in ``path`` as they are: time of the last change (ns) and SHA-256 by name."""
+    return {name: _table(table) for name, table in _tables(path).items() if table.is_file()}
 
 
 def _tables(path: Path) -> dict[str, Path]:
@@ -257,7 +268,10 @@ def _table(path: Path) -> dict[str, Any]:
 
 def _differs(path: Path, prepared: _Table) -> bool:
     """Whether the contents are others; they are read only when the time of the last change is another."""
-    return path.stat().st_mtime_ns != prepared.modified and _table(path)["sha256"] != prepared.sha256
+    try:
+        return path.stat().st_mtime_ns != prepared.modified and _table(path)["sha256"] != prepared.sha256
+    except OSError:  # gone, or not for this user to read
+        return False
 
 
 def _read_prepared(target: Path) -> _Prepared:

@@ -224,7 +224,7 @@ def effective_loss(phases: PhaseList, updates: int, weights: str) -> tuple[str, 
     Shares become updates (each end floor(share * updates + 1/2)). However a list is written, equal runs are equal here:
     phases without an update are left out, pairs that a loss with a name of its own chooses are that loss, and
     neighbours that do not differ are one phase. A single phase that is a loss is that loss, ``ce`` included, and its
-    margin's factor, where that is the same throughout, is returned apart. ``weights`` is what the settings say.
+    factor of the margin, if constant, is returned apart (1 for several). ``weights`` is what the settings say.
     """
     kept: list[dict[str, Any]] = []
     for phase, length in _lengths(phases, updates):

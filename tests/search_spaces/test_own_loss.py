@@ -152,3 +152,8 @@ def test_a_file_that_fails_adds_nothing(tmp_path: Path) -> None:
     assert "mean_gap" not in LOSSES
     use_loss_files({"gap.py": GAP})
     assert LOSSES["mean_gap"].revision == revision(GAP)
+
+
+def test_what_a_file_prints_is_no_part_of_the_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    space(tmp_path, "print('hello')\n" + GAP)
+    assert capsys.readouterr() == ("", "hello\n")

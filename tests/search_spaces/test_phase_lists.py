@@ -11,6 +11,7 @@ import yaml
 from search_spaces.errors import SpaceError
 from search_spaces.expand import Expansion, expand
 from search_spaces.losses import LOSSES
+from search_spaces.own_task import write_card
 from search_spaces.phase_spec import WITH_PAIRS, effective_loss, phase_card, read_phases
 from search_spaces.space import Space, load_space
 from search_spaces.trial import TrialConfig
@@ -393,6 +394,21 @@ def test_weights_need_a_task_that_has_them(tmp_path: Path) -> None:
     assert found.startswith("phases.own: needs the weights of the task's data, which mnist-8-low-shot has not")
     (found,) = problems(tmp_path, None, losses=["hinge"], settings={"example_weights": "task"})
     assert found.startswith("settings.example_weights: needs the weights of the task's data")
+
+
+def test_weighted_phases_are_other_runs_than_plain_ones(tmp_path: Path) -> None:
+    task = {"name": "mine", "modality": "text", "kind": "table", "file": "rows.csv", "text": "words", "label": "y",
+            "positive": 1, "weight": "w", "splits": {"by": "seed", "fractions": {"train": 0.7, "validation": 0.15,
+                                                                                 "test": 0.15}}}  # fmt: skip
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(task))
+    write_card(tmp_path / "mine.yaml", {"train": (70, 30), "validation": (15, 6), "test": (15, 7)}, "f00d")
+    own = {"hw": [{"loss": "hinge", "weights": "task"}], "h": [{"loss": "hinge", "weights": "none"}]}
+    reads = {"regime": "drug-reviews", "tasks": ["mine.yaml"], "models": ["small-transformer"], "settings": {}}
+    found = expand(space(tmp_path, own, losses=["hinge", "hw", "h"], warmup_ratios=[0], **reads))
+    runs = {cell.loss: found.trials[cell.trial_id] for cell in found.cells}
+    assert {loss: run.example_weights for loss, run in runs.items()} == {"hinge": "none", "hw": "task", "h": "none"}
+    assert runs["h"] == runs["hinge"]
+    assert len(found.trials) == 2
 
 
 def test_the_preset_has_what_its_name_says() -> None:

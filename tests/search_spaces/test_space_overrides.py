@@ -194,6 +194,7 @@ def test_wrong_overrides(override, message):
     [
         ("phases.curiculum.0.ce=1", "no list of phases has that name, did you mean curriculum?"),
         ("phases.curriculum.1.ce=1", "curriculum has phases 0 to 0, got 1"),
+        (f"phases.curriculum.{'9' * 5000}.ce=1", "curriculum has phases 0 to 0, got 9"),
         ("phases.curriculum.first.ce=1", "curriculum has phases 0 to 0, got first"),
         ("phases.curriculum.0.loss.x=1", "curriculum.0.loss is 'squared_hinge', which has no keys"),
         ("phases.curriculum.0.sharee=1", "phases.curriculum.0.sharee: unknown key, did you mean share?"),

@@ -85,6 +85,28 @@ def test_a_slip_in_an_own_loss_shows_before_any_trial(changes: dict[str, Any], b
     assert "slip" not in LOSSES
 
 
+def wants_more(positives: Tensor, negatives: Tensor) -> Tensor:
+    return negatives.topk(8).values.mean() - positives.mean()
+
+
+def wants_another_margin(positives: Tensor, negatives: Tensor, margin: float) -> Tensor:
+    assert margin >= 1
+    return (margin + negatives.mean() - positives.mean())[None]
+
+
+@pytest.mark.parametrize("function", [wants_more, wants_another_margin])
+def test_a_loss_that_wants_another_batch_or_margin_is_not_refused(function: Any) -> None:
+    card = dataclasses.replace(CARD, has_margin=function is wants_another_margin)
+    try:
+        register_loss(card, on_classes(function))
+        loss = make_loss("slip", margin=1.0) if card.has_margin else make_loss("slip")
+        value = loss(torch.zeros(20, requires_grad=True), torch.arange(20) % 2)
+        assert (value.shape, value.item()) == ((), float(card.has_margin))
+    finally:
+        LOSSES.pop("slip", None)
+        BUILDERS.pop("slip", None)
+
+
 @pytest.mark.parametrize("kind", ["binary", "multiclass", "multilabel"])
 def test_a_loss_for_any_kind_of_task_can_be_registered(kind: str) -> None:
     card = dataclasses.replace(CARD, kinds=(kind,), weighted=True)

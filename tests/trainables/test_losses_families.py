@@ -190,7 +190,9 @@ def test_p_norm_push_of_separated_and_of_misranked_scores(surrogate: str, p: flo
 
 
 @pytest.mark.parametrize("weigh", [False, True])
-@pytest.mark.parametrize(("surrogate", "p"), [("exponential", 1.0), ("exponential", 2.5), ("logistic", 3.0)])
+@pytest.mark.parametrize(
+    ("surrogate", "p"), [("exponential", 1.0), ("exponential", 1.5), ("exponential", 2.5), ("logistic", 3.0)]
+)
 def test_p_norm_push_has_second_derivatives(surrogate: str, p: float, weigh: bool) -> None:
     random = torch.Generator().manual_seed(4)
     scores = torch.randn(9, dtype=torch.float64, generator=random).requires_grad_()
@@ -199,6 +201,17 @@ def test_p_norm_push_has_second_derivatives(surrogate: str, p: float, weigh: boo
     loss = make_loss("p_norm_push", surrogate=surrogate, p=p)
     assert torch.autograd.gradcheck(lambda s: loss(s, labels, weights), (scores,))
     assert torch.autograd.gradgradcheck(lambda s: loss(s, labels, weights), (scores,))
+
+
+def test_second_derivatives_of_p_norm_push_where_a_negative_has_no_loss_at_all() -> None:
+    """e^-x underflows for the second negative, so that the loss is that of the first: 2^(-1/p) mean of e^-x."""
+    scores = torch.tensor([5.0, 4.0, 0.0, -1000.0], dtype=torch.float64, requires_grad=True)
+    loss = make_loss("p_norm_push", p=1.5)(scores, torch.tensor([1, 1, 0, 0]))
+    (slope,) = torch.autograd.grad(loss, scores, create_graph=True)
+    product = torch.autograd.grad(slope @ torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64), scores)[0].tolist()
+    first, second = (0.5 ** (1 / 1.5) * math.exp(-x) / 2 for x in (5, 4))
+    expected = [first * (1 - 3), second * (2 - 3), first * (3 - 1) + second * (3 - 2), 0]
+    assert product == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("tau", [0.1, 1.0])

@@ -178,3 +178,14 @@ def test_what_is_held_does_not_grow_with_the_labels(monkeypatch: pytest.MonkeyPa
     loss.backward()
     assert scores.grad is not None
     assert bool(torch.isfinite(scores.grad).all())
+
+
+def test_padding_brings_no_infinity_into_the_sum() -> None:
+    """Labels with 1 and 3 positives are padded together; the pairs of padding would overflow."""
+    scores = torch.tensor([[2e3, 0.0], [-2e3, 0.1], [0.0, 0.2], [0.0, -2e3]], dtype=torch.float64, requires_grad=True)
+    labels = torch.tensor([[1, 1], [0, 1], [0, 1], [0, 0]])
+    loss = make_loss("exponential")(scores, labels)
+    assert loss.item() == 0.0
+    loss.backward()
+    assert scores.grad is not None
+    assert scores.grad.tolist() == [[0.0, 0.0]] * 4

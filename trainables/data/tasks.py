@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from search_spaces.cards import SPLITS, TaskCard
 from search_spaces.errors import AucsweepError, DataError, SpaceError
 from search_spaces.identity import canonical_json
-from search_spaces.own_task import card_path, load_own_card, write_card
+from search_spaces.own_task import card_path, load_own_card, tables_now, write_card
 from search_spaces.prepared import MANIFEST, prepared_folder
 from trainables.data import own
 from trainables.data.augment import AUGMENTATIONS
@@ -152,6 +152,7 @@ def _check(card: TaskCard, data_root: Path) -> Check:
 
 
 def _prepare_own(path: Path, data_root: Path, progress: Progress | None) -> Prepared:
+    tables = tables_now(path)
     examples, card, loader = _own(path)
     card = own.final_card(path, card, fingerprint_of(examples))
     final = prepared_folder(card, data_root)
@@ -159,7 +160,7 @@ def _prepare_own(path: Path, data_root: Path, progress: Progress | None) -> Prep
         manifest = _usable(card, final) or write_pool(card, loader, examples, final, progress)
     if manifest["fingerprint"] != card.fingerprint:
         raise DataError(f"{path}: its files changed while they were read; prepare it again")
-    write_card(path, card.counts, manifest["fingerprint"])
+    write_card(path, card.counts, manifest["fingerprint"], tables)
     counts = {split: tuple(card.counts[split]) for split in SPLITS}
     return Prepared(manifest["fingerprint"], counts, final, tuple(manifest["notes"]))
 

@@ -30,10 +30,10 @@ class OwnLoss:
         positives, negatives = split_classes(labels)
         wide = widen(scores)
         value: object = self.function(wide[positives], wide[negatives], **self.given)
-        if not isinstance(value, Tensor) or value.dim() != 0:
+        if not isinstance(value, Tensor) or value.numel() != 1:
             what = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
             raise LossError(f"the function of loss {self.card.name} should return a tensor of one number, got {what}")
-        return value.to(result_dtype(scores))
+        return value.reshape(()).to(result_dtype(scores))
 
 
 def on_classes(function: Callable[..., Tensor]) -> Callable[[LossCard, float | None, Mapping[str, Any]], OwnLoss]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from search_spaces.cards import LossCard
@@ -40,6 +41,7 @@ class PNormPush:
         if not 0 < largest.item() < math.inf:  # all 0, infinite or NaN: so is the loss, and its slope that of each L_j
             return losses.sum().to(result_dtype(scores))
         # the p-norm is homogeneous: dividing by a constant and multiplying after changes nothing but the range
-        powers = (losses / largest).pow(self.p)
+        present = losses > 0  # the slope of x^p at 0 has none itself for p < 2
+        powers = torch.where(present, (torch.where(present, losses, 1.0) / largest).pow(self.p), 0.0)
         mean = powers.mean() if of_negatives is None else of_negatives @ powers
         return (largest * mean.pow(1 / self.p)).to(result_dtype(scores))
