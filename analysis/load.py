@@ -88,10 +88,6 @@ def load_cells(store: Source) -> pd.DataFrame:
     store.
     """
     opened = open_for_reading(store)
-    return _cells(opened)
-
-
-def _cells(opened: Any) -> pd.DataFrame:
     cells: pd.DataFrame = opened.read_cells().copy()
     cells["loss_params"] = params_as_text(cells)
     if cells.empty:
@@ -129,7 +125,7 @@ def load_runs(store: Source, cells: bool = True, *, settings: Collection[str] = 
             trials[name] = trials["config"].map(values)
     if not cells:
         return trials
-    planned = _cells(opened)
+    planned = load_cells(opened)
     shared = [column for column in trials.columns if column in planned.columns and column != "trial_id"]
     trials = trials.drop(columns=shared).assign(settings=_settings(trials)).drop(columns="config", errors="ignore")
     joined = planned.merge(trials, on="trial_id", how="inner", validate="many_to_many")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from search_spaces.cards import LossCard, TaskCard
+from search_spaces.phase_spec import PHASED
 from search_spaces.settings import Settings
 
 SAMPLINGS = {
@@ -29,7 +30,7 @@ def kind_problems(tasks: Sequence[TaskCard], losses: Sequence[LossCard], setting
         for loss in losses:
             if task.kind not in loss.kinds:
                 kinds = " and ".join(loss.kinds)
-                why = "; a phase's loss, pairs or weights are for no others" if "phases" in loss.params else ""
+                why = "; a phase's loss, pairs or weights are for no others" if PHASED in loss.params else ""
                 problems.append(f"losses: {loss.name} is for {kinds} tasks, {task.name} is {task.kind}{why}")
         if settings.sampling not in SAMPLINGS[task.kind]:
             allowed = " or ".join(SAMPLINGS[task.kind])

@@ -30,11 +30,8 @@ _LETTERS = (
 """What the letters in formulas and weights of the cards stand for."""
 
 
-def _cards(key: str, cards: Mapping[str, Any], as_json: bool, *columns: str) -> None:
-    if as_json:
-        emit_json({key: [dataclasses.asdict(card) for card in cards.values()]})
-        return
-    emit_columns([[getattr(card, column) for column in ("name", *columns)] for card in cards.values()])
+def _emit_cards(key: str, cards: Mapping[str, Any]) -> None:
+    emit_json({key: [dataclasses.asdict(card) for card in cards.values()]})
 
 
 def spaces(json: JsonFlag = False) -> None:
@@ -53,7 +50,7 @@ def tasks(json: JsonFlag = False) -> None:
     from search_spaces.tasks import TASKS
 
     if json:
-        _cards("tasks", TASKS, True)
+        _emit_cards("tasks", TASKS)
         return
     emit_columns(
         [
@@ -76,7 +73,7 @@ def models(json: JsonFlag = False) -> None:
     from search_spaces.models import MODELS
 
     if json:
-        _cards("models", MODELS, True)
+        _emit_cards("models", MODELS)
         return
     emit_columns(
         [
@@ -97,7 +94,7 @@ def losses(
         raise UsageError(f"unknown loss {name!r}: {nearest(name, LOSSES)}")
     shown = LOSSES if name is None else {name: LOSSES[name]}
     if json:
-        _cards("losses", shown, True)
+        _emit_cards("losses", shown)
     elif name is None:
         rows = [
             [

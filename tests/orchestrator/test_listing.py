@@ -40,6 +40,15 @@ def trials() -> list[TrialConfig]:
 
 
 @pytest.fixture
+def of_three(tmp_path: Path, trials: list[TrialConfig]) -> Store:
+    """A folder with the runs of the first three trials, a file each."""
+    store = open_store(tmp_path, create=True)
+    for trial in trials[:3]:
+        store.write_run(trial, rows(trial), {})
+    return store
+
+
+@pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
     """The files of ``runs`` and ``failures`` read since it was asked last."""
     names: list[str] = []
@@ -160,12 +169,9 @@ def test_an_unreadable_file_is_tried_again(tmp_path: Path) -> None:
 
 
 def test_a_file_merged_while_it_is_listed_is_seen_in_the_merged_one(
-    tmp_path: Path, trials: list[TrialConfig], monkeypatch: pytest.MonkeyPatch
+    of_three: Store, trials: list[TrialConfig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = open_store(tmp_path, create=True)
-    for trial in trials[:3]:
-        store.write_run(trial, rows(trial), {})
-    memory: Memory = {}
+    store, memory = of_three, Memory()
     stamps = Files.stamps
 
     def merge_after(self: Files, folder: str) -> dict[str, Any]:
@@ -182,12 +188,9 @@ def test_a_file_merged_while_it_is_listed_is_seen_in_the_merged_one(
 
 
 def test_a_file_merged_between_its_listing_and_its_stamp(
-    tmp_path: Path, trials: list[TrialConfig], monkeypatch: pytest.MonkeyPatch
+    of_three: Store, trials: list[TrialConfig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = open_store(tmp_path, create=True)
-    for trial in trials[:3]:
-        store.write_run(trial, rows(trial), {})
-    memory: Memory = {}
+    store, memory = of_three, Memory()
     names = Files.names
 
     def merge_after(self: Files, folder: str, hidden: bool = False) -> list[str]:

@@ -32,8 +32,6 @@ class ClassBaseline:
                 f"{tuple(labels.shape)}"
             )
         check_classes(scores, labels)
-        if not labels.numel():
-            raise LossError("a batch needs at least one example")
         check_weights(weights, labels.numel())
         losses = self.per_example(widen(scores), labels.to(torch.int64))
         mean = losses.mean() if weights is None else class_shares(weights) @ losses

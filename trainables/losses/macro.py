@@ -78,18 +78,17 @@ def multilabel_mean(surrogate: Surrogate, scores: Tensor, labels: Tensor, weight
     wrong = labels[(labels != 0) & (labels != 1)]
     if wrong.numel():
         raise LossError(f"labels must be 0 or 1, got {wrong.tolist()[:5]}")
-    if weights is not None:
-        counted = weights > 0
-        scores, labels, weights = scores[counted], labels[counted], class_shares(weights[counted])
     up = widen(labels)
     down = 1 - up
     if weights is not None:
-        up, down = up * weights[:, None], down * weights[:, None]
+        counted = weights > 0
+        of_examples = class_shares(weights[counted])[:, None]
+        scores, up, down = scores[counted], up[counted] * of_examples, down[counted] * of_examples
     positives, negatives = up.sum(0), down.sum(0)
     kept = ((positives > 0) & (negatives > 0)).nonzero().squeeze(1)
     if kept.numel() == 0:
         raise OneClassError(
-            f"no label has both classes in a batch of {labels.shape[0]} examples: no pair can be formed"
+            f"no label has both classes in a batch of {scores.shape[0]} examples: no pair can be formed"
         )
     columns, of_positives, of_negatives = (
         each.index_select(1, kept) for each in (widen(scores), up / positives, down / negatives)

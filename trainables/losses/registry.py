@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -90,8 +91,9 @@ def register_loss(card: LossCard, build: Builder) -> None:
         _try(card, build)
     except (AttributeError, LossError, NameError, TypeError) as error:
         raise LossError(f"loss {card.name} fails on 12 scores: {type(error).__name__}: {error}") from error
-    except Exception:
-        pass  # it may want a larger batch or another margin: the trials will tell
+    except Exception as error:  # it may want a larger batch or another margin: the trials will tell
+        said = f"{type(error).__name__}: {error}"
+        warnings.warn(f"loss {card.name} could not be tried on 12 scores, trials may do ({said})", stacklevel=2)
     LOSSES[card.name] = card
     BUILDERS[card.name] = build
 
